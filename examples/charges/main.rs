@@ -1,0 +1,231 @@
+//! A service that moves money: what to copy.
+//!
+//! ```text
+//! cargo run --example charges --features sqlite
+//! ```
+
+use std::{process::ExitCode, time::Duration};
+
+use axum::{
+    Json, Router,
+    extract::{Path, Query, State},
+    http::{StatusCode, header::LOCATION},
+    response::{IntoResponse, Response},
+    routing::{get, post},
+};
+use axum_idempotency::{ArchiveLookup, Idempotency, ResourceId, Scope, Ttl};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use sqlx::SqlitePool;
+
+#[path = "../support/mod.rs"]
+mod support;
+
+use support::{Backend, BoxError, Caller, Settings};
+
+#[tokio::main]
+async fn main() -> Result<ExitCode, BoxError> {
+    support::log();
+    let settings = Settings::from_env("charges")?;
+    let backend = Backend::open(&settings).await?;
+    sqlx::raw_sql(include_str!("schema.sql"))
+        .execute(&backend.database)
+        .await?;
+
+    // One layer, three policies: charges as the environment says, refunds with
+    // keys of their own, payouts with a longer window and keys that tell their
+    // age.
+    let week = Duration::from_secs(7 * 24 * 60 * 60);
+    let charges = backend.layer(support::policy_from_env()?.build()?)?;
+    let refunds = support::policy_from_env()?.scope(Scope::PrincipalAndEndpoint);
+    let payouts = support::policy_from_env()?
+        .ttl(Ttl::new(week)?)
+        .archive_lookup(ArchiveLookup::RequireTimestamped);
+    let refunds = charges.with_policy(refunds.build()?)?;
+    let payouts = charges.with_policy(payouts.build()?)?;
+
+    let router = Router::new()
+        .route(
+            "/v1/charges",
+            post(create_charge).get(find_charges).layer(charges.clone()),
+        )
+        .route("/v1/charges/{id}", get(show_charge))
+        .route("/v1/refunds", post(create_refund).layer(refunds))
+        .route("/v1/payouts", post(create_payout).layer(payouts))
+        .with_state(backend.database.clone());
+    support::serve(&settings, &backend, &charges, router).await
+}
+
+#[derive(Deserialize)]
+struct NewCharge {
+    amount: i64,
+    currency: String,
+    client_reference: Option<String>,
+}
+
+#[derive(Serialize, sqlx::FromRow)]
+struct Charge {
+    id: String,
+    amount: i64,
+    currency: String,
+    client_reference: Option<String>,
+    created_at: String,
+}
+
+async fn create_charge(
+    idempotency: Idempotency,
+    State(database): State<SqlitePool>,
+    Json(new): Json<NewCharge>,
+) -> Result<Response, Problem> {
+    if new.amount <= 0 || new.currency.len() != 3 {
+        return Err(Problem::Invalid(
+            "amount must be positive, currency three letters",
+        ));
+    }
+    // The unique index on (principal, client_reference) is the guarantee that
+    // outlives every key: see schema.sql.
+    let charge: Charge = sqlx::query_as(include_str!("insert_charge.sql"))
+        .bind(new_id("ch_"))
+        .bind(idempotency.principal().id())
+        .bind(new.amount)
+        .bind(new.currency)
+        .bind(new.client_reference)
+        .fetch_one(&database)
+        .await?;
+    let location = [(LOCATION, format!("/v1/charges/{}", charge.id))];
+    let resource = ResourceId::new(&charge.id).expect("an id of ours is short and visible");
+    Ok((StatusCode::CREATED, location, resource, Json(charge)).into_response())
+}
+
+async fn show_charge(
+    Caller(principal): Caller,
+    State(database): State<SqlitePool>,
+    Path(id): Path<String>,
+) -> Result<Json<Charge>, Problem> {
+    let charge = sqlx::query_as(include_str!("show_charge.sql"))
+        .bind(principal.id())
+        .bind(id)
+        .fetch_optional(&database)
+        .await?;
+    charge.map(Json).ok_or(Problem::NotFound)
+}
+
+#[derive(Deserialize)]
+struct ByReference {
+    client_reference: Option<String>,
+}
+
+async fn find_charges(
+    Caller(principal): Caller,
+    State(database): State<SqlitePool>,
+    Query(by): Query<ByReference>,
+) -> Result<Json<Vec<Charge>>, Problem> {
+    let charges = sqlx::query_as(include_str!("find_charges.sql"))
+        .bind(principal.id())
+        .bind(by.client_reference)
+        .fetch_all(&database)
+        .await?;
+    Ok(Json(charges))
+}
+
+#[derive(Deserialize)]
+struct NewRefund {
+    charge: String,
+    amount: i64,
+}
+
+async fn create_refund(
+    idempotency: Idempotency,
+    State(database): State<SqlitePool>,
+    Json(new): Json<NewRefund>,
+) -> Result<Response, Problem> {
+    if new.amount <= 0 {
+        return Err(Problem::Invalid("amount must be positive"));
+    }
+    let id = new_id("re_");
+    let refunded = sqlx::query(include_str!("insert_refund.sql"))
+        .bind(&id)
+        .bind(idempotency.principal().id())
+        .bind(&new.charge)
+        .bind(new.amount)
+        .execute(&database)
+        .await?;
+    match refunded.rows_affected() {
+        0 => Err(Problem::NotFound),
+        _ => {
+            let refund = json!({"id": id, "charge": new.charge, "amount": new.amount});
+            Ok((StatusCode::CREATED, Json(refund)).into_response())
+        }
+    }
+}
+
+#[derive(Deserialize)]
+struct NewPayout {
+    amount: i64,
+    currency: String,
+}
+
+async fn create_payout(
+    idempotency: Idempotency,
+    State(database): State<SqlitePool>,
+    Json(new): Json<NewPayout>,
+) -> Result<Response, Problem> {
+    if new.amount <= 0 || new.currency.len() != 3 {
+        return Err(Problem::Invalid(
+            "amount must be positive, currency three letters",
+        ));
+    }
+    let id = new_id("po_");
+    sqlx::query(include_str!("insert_payout.sql"))
+        .bind(&id)
+        .bind(idempotency.principal().id())
+        .bind(new.amount)
+        .bind(&new.currency)
+        .execute(&database)
+        .await?;
+    let payout = json!({"id": id, "amount": new.amount, "currency": new.currency});
+    Ok((StatusCode::CREATED, Json(payout)).into_response())
+}
+
+fn new_id(prefix: &str) -> String {
+    format!("{prefix}{}", ulid::Ulid::generate()).to_lowercase()
+}
+
+enum Problem {
+    Invalid(&'static str),
+    NotFound,
+    DuplicateReference,
+    Database(sqlx::Error),
+}
+
+impl From<sqlx::Error> for Problem {
+    fn from(error: sqlx::Error) -> Self {
+        match error.as_database_error() {
+            Some(database) if database.is_unique_violation() => Self::DuplicateReference,
+            _ => Self::Database(error),
+        }
+    }
+}
+
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        let (status, code, detail) = match self {
+            Self::Invalid(detail) => (StatusCode::UNPROCESSABLE_ENTITY, "invalid", detail),
+            Self::NotFound => (
+                StatusCode::NOT_FOUND,
+                "not_found",
+                "no such charge of yours",
+            ),
+            Self::DuplicateReference => (
+                StatusCode::CONFLICT,
+                "duplicate_reference",
+                "there is a charge with this client_reference: look it up",
+            ),
+            Self::Database(error) => {
+                tracing::error!(%error, "database");
+                (StatusCode::INTERNAL_SERVER_ERROR, "internal", "see the log")
+            }
+        };
+        (status, Json(json!({"code": code, "detail": detail}))).into_response()
+    }
+}

@@ -1,0 +1,281 @@
+//! What the example services share: settings from the environment, the store
+//! and the archive they name, and serving until SIGTERM.
+
+use std::{env, error::Error, process::ExitCode, str::FromStr, sync::Arc, time::Duration};
+
+use axum::{
+    Router,
+    extract::FromRequestParts,
+    http::{StatusCode, request::Parts},
+};
+use axum_idempotency::{
+    Abandoned, ArchiveLookup, IdempotencyLayer, InFlight, Policy, PolicyBuilder, Principal,
+    PrincipalSource, RunningSweeper, Scope, StoreDown, Sweeper, Ttl,
+    archive::{Archive, MemoryArchive},
+    store::{MemoryStore, Store},
+};
+use sqlx::{
+    SqlitePool,
+    sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous},
+};
+use tokio::{
+    net::TcpListener,
+    signal::unix::{SignalKind, signal},
+    time::Instant,
+};
+
+pub(crate) type BoxError = Box<dyn Error + Send + Sync>;
+
+/// What the environment says.
+#[derive(Debug)]
+pub(crate) struct Settings {
+    bind: String,
+    store_url: String,
+    archive_url: Option<String>,
+    sweep_every: Duration,
+    drain: Duration,
+}
+
+impl Settings {
+    /// Reads `BIND`, `STORE_URL` and the rest; `name` is that of the example's
+    /// default database.
+    pub(crate) fn from_env(name: &str) -> Result<Self, BoxError> {
+        Ok(Self {
+            bind: text("BIND").unwrap_or_else(|| "127.0.0.1:8080".to_owned()),
+            store_url: text("STORE_URL").unwrap_or_else(|| format!("sqlite:{name}.db")),
+            archive_url: text("ARCHIVE_URL"),
+            sweep_every: duration("SWEEP_EVERY")?.unwrap_or(Duration::from_secs(60)),
+            drain: duration("DRAIN")?.unwrap_or(Duration::from_secs(30)),
+        })
+    }
+}
+
+/// The policy that the environment asks for.
+pub(crate) fn policy_from_env() -> Result<PolicyBuilder, BoxError> {
+    let mut policy = Policy::builder(PrincipalSource::bearer());
+    if let Some(ttl) = duration("TTL")? {
+        policy = policy.ttl(Ttl::new(ttl)?);
+    }
+    if let Some(lease) = duration("LEASE")? {
+        policy = policy.lease(lease);
+    }
+    if let Some(max_lease) = duration("MAX_LEASE")? {
+        policy = policy.max_lease(max_lease);
+    }
+    policy = match text("SCOPE").as_deref() {
+        None | Some("principal") => policy.scope(Scope::Principal),
+        Some("endpoint") => policy.scope(Scope::PrincipalAndEndpoint),
+        Some(other) => return Err(unknown("SCOPE", other, "principal, endpoint")),
+    };
+    policy = match text("IN_FLIGHT").as_deref() {
+        None | Some("reject") => policy.in_flight(InFlight::Reject),
+        Some(other) => match other.strip_prefix("wait:") {
+            Some(longest) => policy.in_flight(InFlight::Wait(humantime::parse_duration(longest)?)),
+            None => return Err(unknown("IN_FLIGHT", other, "reject, wait:5s")),
+        },
+    };
+    policy = match text("ABANDONED").as_deref() {
+        None | Some("takeover") => policy.abandoned(Abandoned::TakeOver),
+        Some("refuse") => policy.abandoned(Abandoned::Refuse),
+        Some(other) => return Err(unknown("ABANDONED", other, "takeover, refuse")),
+    };
+    policy = match text("ARCHIVE_LOOKUP").as_deref() {
+        None | Some("timestamped") => policy.archive_lookup(ArchiveLookup::TimestampedKeys),
+        Some("all") => policy.archive_lookup(ArchiveLookup::AllKeys),
+        Some("require") => policy.archive_lookup(ArchiveLookup::RequireTimestamped),
+        Some(other) => {
+            return Err(unknown(
+                "ARCHIVE_LOOKUP",
+                other,
+                "timestamped, all, require",
+            ));
+        }
+    };
+    policy = match text("STORE_DOWN").as_deref() {
+        None | Some("closed") => policy.store_down(StoreDown::Closed),
+        Some("open") => policy.store_down(StoreDown::Open),
+        Some(other) => return Err(unknown("STORE_DOWN", other, "closed, open")),
+    };
+    Ok(policy)
+}
+
+/// The store, the archive, and the database for the service's own tables.
+#[derive(Debug)]
+pub(crate) struct Backend {
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) archive: Option<Arc<dyn Archive>>,
+    pub(crate) database: SqlitePool,
+}
+
+impl Backend {
+    pub(crate) async fn open(settings: &Settings) -> Result<Self, BoxError> {
+        let url = settings.store_url.as_str();
+        let archive_url = settings.archive_url.as_deref();
+        if url == "memory:" {
+            return Ok(Self {
+                store: Arc::new(MemoryStore::new()),
+                archive: match archive_url {
+                    None => Some(Arc::new(MemoryArchive::new())),
+                    Some(url) => open_archive(url).await?,
+                },
+                database: database("sqlite::memory:", 1).await?,
+            });
+        }
+        #[cfg(feature = "sqlite")]
+        if url.starts_with("sqlite:") {
+            let store = axum_idempotency::store::sqlite::SqliteStore::open(url).await?;
+            return Ok(Self {
+                archive: match archive_url {
+                    None => Some(Arc::new(store.archive())),
+                    Some(other) if other == url => Some(Arc::new(store.archive())),
+                    Some(other) => open_archive(other).await?,
+                },
+                store: Arc::new(store),
+                database: database(url, 4).await?,
+            });
+        }
+        Err(unsupported("STORE_URL", url))
+    }
+
+    /// A layer over the store and the archive.
+    pub(crate) fn layer(&self, policy: Policy) -> Result<IdempotencyLayer, BoxError> {
+        let mut layer = IdempotencyLayer::builder_dyn(Arc::clone(&self.store)).policy(policy);
+        if let Some(archive) = &self.archive {
+            layer = layer.archive_dyn(Arc::clone(archive));
+        }
+        Ok(layer.build()?)
+    }
+
+    fn sweeper(&self, every: Duration) -> RunningSweeper {
+        let mut sweeper = Sweeper::new_dyn(Arc::clone(&self.store)).every(every);
+        if let Some(archive) = &self.archive {
+            sweeper = sweeper.archive_dyn(Arc::clone(archive));
+        }
+        sweeper.start()
+    }
+}
+
+async fn open_archive(url: &str) -> Result<Option<Arc<dyn Archive>>, BoxError> {
+    match url {
+        "none" => Ok(None),
+        "memory:" => Ok(Some(Arc::new(MemoryArchive::new()))),
+        #[cfg(feature = "sqlite")]
+        url if url.starts_with("sqlite:") => {
+            let archive = axum_idempotency::archive::SqliteArchive::open(url).await?;
+            Ok(Some(Arc::new(archive)))
+        }
+        _ => Err(unsupported("ARCHIVE_URL", url)),
+    }
+}
+
+async fn database(url: &str, connections: u32) -> Result<SqlitePool, BoxError> {
+    let options = SqliteConnectOptions::from_str(url)?
+        .create_if_missing(true)
+        .journal_mode(SqliteJournalMode::Wal)
+        .synchronous(SqliteSynchronous::Full)
+        .busy_timeout(Duration::from_secs(5));
+    // A database in memory lives as long as its one connection.
+    let pool = SqlitePoolOptions::new()
+        .max_connections(connections)
+        .min_connections(1)
+        .idle_timeout(None)
+        .max_lifetime(None);
+    Ok(pool.connect_with(options).await?)
+}
+
+/// Sweeps and serves until SIGTERM, then finishes what runs. Past `DRAIN` it
+/// gives up and exits with 1.
+pub(crate) async fn serve(
+    settings: &Settings,
+    backend: &Backend,
+    layer: &IdempotencyLayer,
+    router: Router,
+) -> Result<ExitCode, BoxError> {
+    let listener = TcpListener::bind(&settings.bind).await?;
+    let sweeper = backend.sweeper(settings.sweep_every);
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let (stopping, stop) = tokio::sync::watch::channel(None::<Instant>);
+    let drain = settings.drain;
+    tokio::spawn(async move {
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+        tracing::info!("stopping");
+        stopping.send_replace(Some(Instant::now() + drain));
+    });
+    println!("listening on http://{}", listener.local_addr()?);
+    let mut stopped = stop.clone();
+    let server = axum::serve(listener, router).with_graceful_shutdown(async move {
+        let _ = stopped.wait_for(Option::is_some).await;
+    });
+    let mut deadline = stop.clone();
+    let out_of_time = async move {
+        if let Ok(deadline) = deadline
+            .wait_for(Option::is_some)
+            .await
+            .map(|deadline| *deadline)
+        {
+            tokio::time::sleep_until(deadline.unwrap_or_else(Instant::now)).await;
+        }
+    };
+    let mut clean = tokio::select! {
+        served = server.into_future() => served.map(|()| true)?,
+        () = out_of_time => false,
+    };
+    let left = stop.borrow().map_or(Duration::ZERO, |deadline| {
+        deadline.saturating_duration_since(Instant::now())
+    });
+    sweeper.stop().await;
+    clean &= layer.shutdown(left).await.is_ok();
+    if clean {
+        tracing::info!("stopped");
+        return Ok(ExitCode::SUCCESS);
+    }
+    tracing::error!("stopped with requests still running");
+    // Handlers that hang would hold the runtime up.
+    std::process::exit(1);
+}
+
+/// The caller of a request that is not covered, such as a GET.
+#[derive(Clone, Debug)]
+pub(crate) struct Caller(pub(crate) Principal);
+
+impl<S: Sync> FromRequestParts<S> for Caller {
+    type Rejection = StatusCode;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, StatusCode> {
+        let principal = PrincipalSource::bearer().find(parts);
+        principal.map(Self).ok_or(StatusCode::UNAUTHORIZED)
+    }
+}
+
+/// Logs to standard error, as `RUST_LOG` says; by default what matters.
+pub(crate) fn log() {
+    let filter = text("RUST_LOG").unwrap_or_else(|| "info,sqlx=warn".to_owned());
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .init();
+}
+
+fn text(name: &str) -> Option<String> {
+    env::var(name).ok().filter(|value| !value.is_empty())
+}
+
+fn duration(name: &str) -> Result<Option<Duration>, BoxError> {
+    let parse = |value: String| {
+        humantime::parse_duration(&value).map_err(|error| format!("{name}={value}: {error}").into())
+    };
+    text(name).map(parse).transpose()
+}
+
+fn unknown(name: &str, value: &str, known: &str) -> BoxError {
+    format!("{name}={value}: not known; one of {known}").into()
+}
+
+fn unsupported(name: &str, url: &str) -> BoxError {
+    let scheme = url.split(':').next().unwrap_or_default();
+    format!("{name}: no store for {scheme}: in this build; see the features of the crate").into()
+}

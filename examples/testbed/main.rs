@@ -1,0 +1,256 @@
+//! Every awkward handler in one service, for tests and torture.
+
+use std::{fmt::Write as _, process::ExitCode, time::Duration};
+
+use axum::{
+    Json, Router,
+    body::{Body, Bytes},
+    extract::{Query, State},
+    http::{
+        HeaderName, StatusCode,
+        header::{CONTENT_TYPE, ETAG, LINK, LOCATION, SET_COOKIE},
+    },
+    response::{AppendHeaders, IntoResponse, Response},
+    routing::{get, post},
+};
+use axum_idempotency::Idempotency;
+use futures_util::stream;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use sha2::{Digest as _, Sha256};
+use sqlx::SqlitePool;
+
+#[path = "../support/mod.rs"]
+mod support;
+
+use support::{Backend, BoxError, Caller, Settings};
+
+#[tokio::main]
+async fn main() -> Result<ExitCode, BoxError> {
+    support::log();
+    let settings = Settings::from_env("testbed")?;
+    let backend = Backend::open(&settings).await?;
+    sqlx::raw_sql(include_str!("schema.sql"))
+        .execute(&backend.database)
+        .await?;
+
+    let layer = backend.layer(support::policy_from_env()?.build()?)?;
+    let secret = layer.with_policy(support::policy_from_env()?.keep_no_bodies().build()?)?;
+    let version = || {
+        Router::new()
+            .route("/echo", post(echo))
+            .layer(layer.clone())
+    };
+    let router = Router::new()
+        .route("/echo", post(echo))
+        .route("/cookies", post(cookies))
+        .route("/binary", post(binary))
+        .route("/empty", post(empty))
+        .layer(layer.clone())
+        .route("/secret", post(reveal).layer(secret))
+        .route("/executions", get(executions))
+        .nest("/v1", version())
+        .nest("/v2", version())
+        .with_state(Effects(backend.database.clone()));
+    support::serve(&settings, &backend, &layer, router).await
+}
+
+/// What the handlers do to the world: a row for every execution.
+#[derive(Clone)]
+struct Effects(SqlitePool);
+
+impl Effects {
+    /// Has the effect and says how often it has now happened under this key.
+    async fn happen(&self, idempotency: &Idempotency) -> Result<i64, Failure> {
+        let count = sqlx::query_scalar(include_str!("execute.sql"))
+            .bind(idempotency.principal().id())
+            .bind(idempotency.key().as_str())
+            .fetch_one(&self.0)
+            .await?;
+        Ok(count)
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(default)]
+struct Awkward {
+    delay_ms: u64,
+    status: u16,
+    size: usize,
+    stream: u8,
+    panic: u8,
+    hang: u8,
+}
+
+impl Default for Awkward {
+    fn default() -> Self {
+        Self {
+            delay_ms: 0,
+            status: 200,
+            size: 0,
+            stream: 0,
+            panic: 0,
+            hang: 0,
+        }
+    }
+}
+
+async fn echo(
+    idempotency: Idempotency,
+    State(effects): State<Effects>,
+    Query(how): Query<Awkward>,
+    body: Bytes,
+) -> Result<Response, Failure> {
+    let status = StatusCode::from_u16(how.status).map_err(|_| Failure::NoStatus)?;
+    let execution = effects.happen(&idempotency).await?;
+    tokio::time::sleep(Duration::from_millis(how.delay_ms)).await;
+    if how.hang == 1 {
+        std::future::pending::<()>().await;
+    }
+    assert!(how.panic != 1, "as the request asked");
+    let id = format!("echo_{}", ulid::Ulid::generate()).to_lowercase();
+    let location = [(LOCATION, format!("/echo/{id}"))];
+    let answer = json!({
+        "id": id,
+        "execution": execution,
+        "attempt": idempotency.attempt(),
+        "body_sha256": hex(&Sha256::digest(&body)),
+    });
+    let answer = padded(answer, how.size);
+    let json = [(CONTENT_TYPE, "application/json")];
+    let body = if how.stream == 1 {
+        let chunks: Vec<_> = answer
+            .as_bytes()
+            .chunks(CHUNK)
+            .map(Bytes::copy_from_slice)
+            .collect();
+        Body::from_stream(stream::iter(chunks.into_iter().map(Ok::<_, Failure>)))
+    } else {
+        Body::from(answer)
+    };
+    Ok((status, location, json, body).into_response())
+}
+
+/// The answer as text of exactly `size` bytes, where that is more.
+fn padded(mut answer: Value, size: usize) -> String {
+    let bare = answer.to_string();
+    let member = r#","padding":"""#.len();
+    if size < bare.len() + member {
+        return bare;
+    }
+    answer["padding"] = Value::from("x".repeat(size - bare.len() - member));
+    answer.to_string()
+}
+
+async fn cookies(
+    idempotency: Idempotency,
+    State(effects): State<Effects>,
+) -> Result<impl IntoResponse, Failure> {
+    let execution = effects.happen(&idempotency).await?;
+    let headers: [(HeaderName, &str); 5] = [
+        (SET_COOKIE, "session=1; HttpOnly"),
+        (SET_COOKIE, "csrf=2"),
+        (LINK, "</a>; rel=\"next\""),
+        (LINK, "</b>; rel=\"prev\""),
+        (ETAG, "\"v1\""),
+    ];
+    Ok((
+        AppendHeaders(headers),
+        Json(json!({"execution": execution})),
+    ))
+}
+
+async fn binary(
+    idempotency: Idempotency,
+    State(effects): State<Effects>,
+) -> Result<impl IntoResponse, Failure> {
+    effects.happen(&idempotency).await?;
+    let bytes: Vec<u8> = (0..=255).collect();
+    Ok(([(CONTENT_TYPE, "application/octet-stream")], bytes))
+}
+
+async fn empty(
+    idempotency: Idempotency,
+    State(effects): State<Effects>,
+) -> Result<StatusCode, Failure> {
+    effects.happen(&idempotency).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// Shows a secret once.
+async fn reveal(
+    idempotency: Idempotency,
+    State(effects): State<Effects>,
+) -> Result<impl IntoResponse, Failure> {
+    let execution = effects.happen(&idempotency).await?;
+    let id = format!("key_{}", ulid::Ulid::generate()).to_lowercase();
+    let secret = format!("sk_{}", ulid::Ulid::generate());
+    let answer = json!({"id": id, "execution": execution, "secret": secret});
+    Ok((StatusCode::CREATED, Json(answer)))
+}
+
+#[derive(Deserialize)]
+struct Which {
+    key: Option<String>,
+}
+
+async fn executions(
+    Caller(principal): Caller,
+    State(effects): State<Effects>,
+    Query(which): Query<Which>,
+) -> Result<Json<Value>, Failure> {
+    let Some(key) = which.key else {
+        let total: i64 = sqlx::query_scalar(include_str!("total.sql"))
+            .fetch_one(&effects.0)
+            .await?;
+        return Ok(Json(json!({"total": total})));
+    };
+    let count: i64 = sqlx::query_scalar(include_str!("count.sql"))
+        .bind(principal.id())
+        .bind(key)
+        .fetch_one(&effects.0)
+        .await?;
+    Ok(Json(json!({"count": count})))
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::new(), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
+
+#[derive(Debug)]
+enum Failure {
+    NoStatus,
+    Database(sqlx::Error),
+}
+
+impl From<sqlx::Error> for Failure {
+    fn from(error: sqlx::Error) -> Self {
+        Self::Database(error)
+    }
+}
+
+impl std::fmt::Display for Failure {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::NoStatus => f.write_str("no such status"),
+            Self::Database(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for Failure {}
+
+impl IntoResponse for Failure {
+    fn into_response(self) -> Response {
+        let status = match self {
+            Self::NoStatus => StatusCode::BAD_REQUEST,
+            Self::Database(_) => StatusCode::INTERNAL_SERVER_ERROR,
+        };
+        (status, self.to_string()).into_response()
+    }
+}
+
+const CHUNK: usize = 16 * 1024;

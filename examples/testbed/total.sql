@@ -1,0 +1,1 @@
+SELECT coalesce(sum(count), 0) FROM executions

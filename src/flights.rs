@@ -1,0 +1,216 @@
+//! The requests in flight in this process: a duplicate is answered from here,
+//! so that a storm on one key costs the store nothing.
+//!
+//! The first request of a key leads: it asks the store. Those that arrive
+//! while it is at work follow. Nothing outlives the flight, so this is no
+//! cache of completed records.
+
+use std::{
+    collections::{HashMap, hash_map},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
+
+use jiff::Timestamp;
+use tokio::{sync::watch, time::Instant};
+
+use crate::{claim::CompletedRecord, fingerprint::Fingerprint, scope::ScopedKey};
+
+/// All flights of one store handle.
+#[derive(Debug)]
+pub(crate) struct Flights {
+    // Sharded by digest, so that unrelated keys rarely meet on a lock.
+    shards: Vec<Mutex<HashMap<ScopedKey, Arc<Flight>>>>,
+    waiters: AtomicUsize,
+}
+
+/// One key at work.
+#[derive(Debug)]
+pub(crate) struct Flight {
+    fingerprint: Fingerprint,
+    stage: watch::Sender<Stage>,
+    waiters: AtomicUsize,
+}
+
+/// How far a flight has come.
+#[derive(Clone, Debug)]
+pub(crate) enum Stage {
+    /// The store has not answered yet.
+    Claiming,
+    /// The leader owns the record.
+    Running {
+        /// The archive has not answered yet: nothing may be concluded from the
+        /// leader's fingerprint.
+        speculative: bool,
+        /// When the claim was won.
+        since: Instant,
+    },
+    /// It is over.
+    Ended(Ending),
+}
+
+/// How a flight ended.
+#[derive(Clone, Debug)]
+pub(crate) enum Ending {
+    /// The record has an outcome.
+    Completed(Arc<CompletedRecord>),
+    /// It ran, and its outcome is not known.
+    Unknown { created_at: Timestamp },
+    /// Nothing to share: ask the store.
+    Gone,
+}
+
+/// The part a request plays in the flight of its key.
+#[derive(Debug)]
+pub(crate) enum Role {
+    Leader(Leader),
+    Follower(Arc<Flight>),
+}
+
+impl Flights {
+    pub(crate) fn new() -> Self {
+        Self {
+            shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
+            waiters: AtomicUsize::new(0),
+        }
+    }
+
+    /// Joins the flight of `key`, or starts it.
+    pub(crate) fn join(self: &Arc<Self>, key: ScopedKey, fingerprint: &Fingerprint) -> Role {
+        match self.shard(key).entry(key) {
+            hash_map::Entry::Occupied(entry) => Role::Follower(Arc::clone(entry.get())),
+            hash_map::Entry::Vacant(entry) => {
+                let flight = Arc::new(Flight {
+                    fingerprint: fingerprint.clone(),
+                    stage: watch::Sender::new(Stage::Claiming),
+                    waiters: AtomicUsize::new(0),
+                });
+                entry.insert(Arc::clone(&flight));
+                Role::Leader(Leader {
+                    flights: Arc::clone(self),
+                    key,
+                    flight,
+                    ended: false,
+                })
+            }
+        }
+    }
+
+    fn shard(&self, key: ScopedKey) -> MutexGuard<'_, HashMap<ScopedKey, Arc<Flight>>> {
+        let shard = usize::from(key.digest()[0]) % self.shards.len();
+        // A map of flights is whole after every single call on it.
+        self.shards[shard]
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The right to steer a flight. Dropped before its end, the flight is gone.
+#[derive(Debug)]
+pub(crate) struct Leader {
+    flights: Arc<Flights>,
+    key: ScopedKey,
+    flight: Arc<Flight>,
+    ended: bool,
+}
+
+impl Leader {
+    /// The claim is won; called again once the archive has answered.
+    pub(crate) fn running(&self, speculative: bool) {
+        self.flight.stage.send_modify(|stage| {
+            let since = match stage {
+                Stage::Running { since, .. } => *since,
+                _ => Instant::now(),
+            };
+            *stage = Stage::Running { speculative, since };
+        });
+    }
+
+    /// Shares the ending with those who followed.
+
+    pub(crate) fn end(mut self, ending: Ending) {
+        self.close(ending);
+    }
+
+    fn close(&mut self, ending: Ending) {
+        if std::mem::replace(&mut self.ended, true) {
+            return;
+        }
+        // Whoever joins from here on starts a flight of its own.
+        self.flights.shard(self.key).remove(&self.key);
+        self.flight.stage.send_replace(Stage::Ended(ending));
+    }
+}
+
+impl Drop for Leader {
+    fn drop(&mut self) {
+        self.close(Ending::Gone);
+    }
+}
+
+impl Flight {
+    /// The leader's request.
+    pub(crate) fn fingerprint(&self) -> &Fingerprint {
+        &self.fingerprint
+    }
+
+    pub(crate) fn watch(&self) -> watch::Receiver<Stage> {
+        self.stage.subscribe()
+    }
+}
+
+/// How many duplicates may wait at a time; past it they are rejected.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct WaiterCaps {
+    pub(crate) per_key: usize,
+    pub(crate) total: usize,
+}
+
+/// A place among those who wait.
+#[derive(Debug)]
+pub(crate) struct Waiter {
+    flights: Arc<Flights>,
+    flight: Option<Arc<Flight>>,
+}
+
+impl Waiter {
+    /// Takes a place, for one flight or (where the first request runs in
+    /// another process) for none.
+    pub(crate) fn admit(
+        flights: &Arc<Flights>,
+        flight: Option<&Arc<Flight>>,
+        caps: WaiterCaps,
+    ) -> Option<Self> {
+        take(&flights.waiters, caps.total)?;
+        if flight.is_some_and(|flight| take(&flight.waiters, caps.per_key).is_none()) {
+            flights.waiters.fetch_sub(1, Ordering::Relaxed);
+            return None;
+        }
+        Some(Self {
+            flights: Arc::clone(flights),
+            flight: flight.cloned(),
+        })
+    }
+}
+
+impl Drop for Waiter {
+    fn drop(&mut self) {
+        self.flights.waiters.fetch_sub(1, Ordering::Relaxed);
+        if let Some(flight) = &self.flight {
+            flight.waiters.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+}
+
+fn take(places: &AtomicUsize, cap: usize) -> Option<()> {
+    places
+        .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |taken| {
+            (taken < cap).then_some(taken + 1)
+        })
+        .ok()
+        .map(|_| ())
+}
+
+const SHARDS: usize = 16;

@@ -1,0 +1,135 @@
+//! A duplicate of a request that is still running.
+
+use std::{sync::Arc, time::Duration};
+
+use axum::body::Body;
+use http::Response;
+use tokio::time::Instant;
+
+use super::{Attempt, Setup};
+use crate::{
+    claim::{Claim, ClaimOutcome},
+    clock::between,
+    fingerprint::{Comparison, Fingerprint},
+    flights::{Ending, Flight, Stage, Waiter},
+    policy::InFlight,
+    rejection::Rejection,
+};
+
+/// How long one duplicate has been waiting, over all the flights it meets.
+#[derive(Debug, Default)]
+pub(super) struct Waiting {
+    until: Option<Instant>,
+    place: Option<Waiter>,
+    pause: Option<Duration>,
+}
+
+impl Waiting {
+    /// Stays with a flight of this process to its end. `None` when it ended
+    /// without an answer to share: the store has to be asked.
+    pub(super) async fn follow(
+        &mut self,
+        setup: &Setup,
+        attempt: &Attempt,
+        flight: &Arc<Flight>,
+    ) -> Result<Option<Response<Body>>, Rejection> {
+        let mut stages = flight.watch();
+        loop {
+            let stage = stages.borrow_and_update().clone();
+            let rejection = match stage {
+                // The store answers the leader, or its time runs out.
+                Stage::Claiming => None,
+                Stage::Running { speculative, since } => {
+                    if !speculative && attempt.is_other_than(flight.fingerprint()) {
+                        return Err(Rejection::KeyReused);
+                    }
+                    // It is renewed at the latest when half of it is over.
+                    let remaining = setup.policy.lease / 2;
+                    let rejection = Rejection::in_progress(since.elapsed(), remaining);
+                    self.begin(setup, Some(flight), &rejection)?;
+                    Some(rejection)
+                }
+                Stage::Ended(Ending::Completed(record)) => {
+                    if attempt.is_other_than(&record.fingerprint) {
+                        return Err(Rejection::KeyReused);
+                    }
+                    return setup.replay(&record).map(Some);
+                }
+                Stage::Ended(Ending::Unknown { created_at }) => {
+                    if attempt.is_other_than(flight.fingerprint()) {
+                        return Err(Rejection::KeyReused);
+                    }
+                    let created_at = Some(created_at);
+                    return Err(Rejection::OutcomeUnknown { created_at });
+                }
+                Stage::Ended(Ending::Gone) => return Ok(None),
+            };
+            let changed = stages.changed();
+            match (self.until, rejection) {
+                (Some(until), Some(rejection)) => {
+                    let in_time = tokio::time::timeout_at(until, changed).await;
+                    in_time.map_err(|_| rejection)?.ok()
+                }
+                _ => changed.await.ok(),
+            };
+        }
+    }
+
+    /// Waits a while for a request that runs in another process, then lets the
+    /// store be asked again.
+    pub(super) async fn elsewhere(
+        &mut self,
+        setup: &Setup,
+        claim: &Claim,
+    ) -> Result<(), Rejection> {
+        let remaining = match claim.outcome {
+            ClaimOutcome::InFlight { lease_until } => between(claim.now, lease_until),
+            _ => Duration::ZERO,
+        };
+        let rejection = Rejection::in_progress(Duration::ZERO, remaining);
+        self.begin(setup, None, &rejection)?;
+        let pause = self
+            .pause
+            .map_or(SHORTEST_PAUSE, |pause| (pause * 2).min(LONGEST_PAUSE));
+        self.pause = Some(pause);
+        let next = Instant::now() + pause;
+        match self.until {
+            Some(until) if next >= until => {
+                tokio::time::sleep_until(until).await;
+                Err(rejection)
+            }
+            _ => {
+                tokio::time::sleep_until(next).await;
+                Ok(())
+            }
+        }
+    }
+
+    /// Takes a place among those who wait, unless the policy rejects or all
+    /// places are taken.
+    fn begin(
+        &mut self,
+        setup: &Setup,
+        flight: Option<&Arc<Flight>>,
+        rejection: &Rejection,
+    ) -> Result<(), Rejection> {
+        let InFlight::Wait(longest) = setup.policy.in_flight else {
+            return Err(rejection.clone());
+        };
+        self.until.get_or_insert_with(|| Instant::now() + longest);
+        if self.place.is_none() {
+            let place = Waiter::admit(&setup.handle.flights, flight, setup.waiter_caps);
+            self.place = Some(place.ok_or_else(|| rejection.clone())?);
+        }
+        Ok(())
+    }
+}
+
+impl Attempt {
+    fn is_other_than(&self, stored: &Fingerprint) -> bool {
+        self.compare(stored) == Comparison::Different
+    }
+}
+
+const SHORTEST_PAUSE: Duration = Duration::from_millis(25);
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);

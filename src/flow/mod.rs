@@ -1,0 +1,294 @@
+//! The way of one request, top to bottom: key → scope → body → fingerprint →
+//! claim → archive → handler → record → response.
+//!
+//! [`protect`] is the whole of it. From the claim on ([`lead`]) it goes on in a
+//! task of its own when its client hangs up, which so changes nothing.
+
+use std::{future::Future, sync::Arc, time::Duration};
+
+use axum::body::Body;
+use http::{Request, Response};
+use tokio::time::{Instant, timeout};
+
+use crate::{
+    archive::Archive,
+    claim::{Claim, ClaimOutcome, ClaimRequest, KeyAge},
+    detached::Detached,
+    flights::{Ending, Leader, Role, WaiterCaps},
+    handle::StoreHandle,
+    pending::{Call, Pending},
+    policy::{Policy, StoreDown},
+    record::OwnerToken,
+    rejection::Rejection,
+    scope::ScopeSecret,
+    store::{StoreError, StoreErrorKind},
+};
+
+mod attempt;
+mod follow;
+mod owned;
+mod record;
+
+use self::{
+    attempt::{Attempt, Prepared},
+    follow::Waiting,
+    owned::Owned,
+};
+
+/// What one layer works with.
+#[derive(Debug)]
+pub(crate) struct Setup {
+    pub(crate) policy: Policy,
+    pub(crate) handle: Arc<StoreHandle>,
+    pub(crate) archive: Option<Arc<dyn Archive>>,
+    pub(crate) secret: Option<ScopeSecret>,
+    pub(crate) waiter_caps: WaiterCaps,
+}
+
+/// Why there is no response.
+#[derive(Debug)]
+pub(crate) enum Refusal<E> {
+    /// The layer refuses.
+    Rejected(Rejection),
+    /// The inner service failed.
+    Inner(E),
+}
+
+/// How the leader of a flight got on.
+enum Led<H, E> {
+    Answered(Result<Response<Body>, Refusal<E>>),
+    /// The first request runs in another process; here is everything back.
+    Elsewhere(Box<Attempt>, H, Claim),
+}
+
+/// Answers a request: by a replay, by a rejection, or by its handler.
+pub(crate) async fn protect<H, F, E>(
+    setup: Arc<Setup>,
+    request: Request<Body>,
+    mut handler: H,
+) -> Result<Response<Body>, Refusal<E>>
+where
+    H: FnOnce(Request<Body>) -> F + Send + 'static,
+    F: Future<Output = Result<Response<Body>, E>> + Send + 'static,
+    E: Send + 'static,
+{
+    let mut attempt = match Attempt::prepare(&setup, request).await {
+        Ok(Prepared::Keyed(attempt)) => attempt,
+        Ok(Prepared::PassThrough(request)) => {
+            return handler(request).await.map_err(Refusal::Inner);
+        }
+        Err(rejection) => return Err(Refusal::Rejected(rejection)),
+    };
+    let mut waiting = Waiting::default();
+    loop {
+        let flights = &setup.handle.flights;
+        let leader = match flights.join(attempt.scoped_key, &attempt.fingerprint) {
+            Role::Leader(leader) => leader,
+            Role::Follower(flight) => match waiting.follow(&setup, &attempt, &flight).await {
+                Ok(Some(replay)) => return Ok(replay),
+                Ok(None) => continue,
+                Err(rejection) => return Err(Refusal::Rejected(rejection)),
+            },
+        };
+        let led = lead(Arc::clone(&setup), attempt, leader, handler);
+        match Detached::new(&setup.handle.tasks, led).await {
+            Led::Answered(answer) => return answer,
+            Led::Elsewhere(returned, unused, claim) => {
+                if let Err(rejection) = waiting.elsewhere(&setup, &claim).await {
+                    return Err(Refusal::Rejected(rejection));
+                }
+                (attempt, handler) = (returned, unused);
+            }
+        }
+    }
+}
+
+/// Claims the key and, where the claim is won, runs the handler under it.
+async fn lead<H, F, E>(
+    setup: Arc<Setup>,
+    attempt: Box<Attempt>,
+    leader: Leader,
+    handler: H,
+) -> Led<H, E>
+where
+    H: FnOnce(Request<Body>) -> F,
+    F: Future<Output = Result<Response<Body>, E>>,
+{
+    let token = OwnerToken::random();
+    let asked = Instant::now();
+    let claim = match setup.claim(&attempt, token).await {
+        Ok(claim) => claim,
+        Err(failure) => {
+            return Led::Answered(unclaimed(setup, attempt, leader, token, failure, handler).await);
+        }
+    };
+    let rejection = match claim.outcome {
+        ClaimOutcome::Claimed(lease) => {
+            let owned = Owned::new(setup, leader, &attempt, token, lease, (asked, claim.now));
+            return Led::Answered(execute(owned, attempt, handler).await);
+        }
+        ClaimOutcome::InFlight { .. } | ClaimOutcome::OtherScheme(_) => {
+            return Led::Elsewhere(attempt, handler, claim);
+        }
+        ClaimOutcome::Completed(record) => {
+            let record = Arc::new(*record);
+            leader.end(Ending::Completed(Arc::clone(&record)));
+            return Led::Answered(setup.replay(&record).map_err(Refusal::Rejected));
+        }
+        ClaimOutcome::Mismatch => Rejection::KeyReused,
+        ClaimOutcome::Expired(tombstone) => setup.late(&attempt, &tombstone),
+        ClaimOutcome::Abandoned { created_at } => Rejection::OutcomeUnknown {
+            created_at: Some(created_at),
+        },
+        ClaimOutcome::Refused(reason) => Rejection::KeyInvalid { reason },
+    };
+    Led::Answered(Err(Refusal::Rejected(rejection)))
+}
+
+/// Archive, handler, record, response: the way of an attempt that owns its
+/// record.
+async fn execute<H, F, E>(
+    mut owned: Owned,
+    attempt: Box<Attempt>,
+    handler: H,
+) -> Result<Response<Body>, Refusal<E>>
+where
+    H: FnOnce(Request<Body>) -> F,
+    F: Future<Output = Result<Response<Body>, E>>,
+{
+    owned = owned
+        .consult_archive(&attempt)
+        .await
+        .map_err(Refusal::Rejected)?;
+    owned = owned.confirm().await.map_err(Refusal::Rejected)?;
+    let request = attempt.into_request(owned.idempotency());
+    match owned.run(request, handler).await {
+        Ok((owned, response)) => owned.record(response).await.map_err(Refusal::Rejected),
+        Err(refusal) => Err(refusal),
+    }
+}
+
+/// The store did not answer the claim. What it may have written all the same
+/// is given back, or completed, in the background.
+async fn unclaimed<H, F, E>(
+    setup: Arc<Setup>,
+    attempt: Box<Attempt>,
+    leader: Leader,
+    token: OwnerToken,
+    failure: ClaimFailure,
+    handler: H,
+) -> Result<Response<Body>, Refusal<E>>
+where
+    H: FnOnce(Request<Body>) -> F,
+    F: Future<Output = Result<Response<Body>, E>>,
+{
+    let error = failure.error.causes();
+    if failure.error.kind() == StoreErrorKind::Full {
+        tracing::warn!(scoped_key = %attempt.scoped_key, %error, "claim refused");
+        let retry_after = RETRY_AFTER;
+        return Err(Refusal::Rejected(Rejection::StoreFull { retry_after }));
+    }
+    let claim_may_land_until = failure
+        .sent
+        .then(|| Instant::now() + setup.policy.lease.max(setup.policy.store_timeout));
+    if setup.policy.store_down == StoreDown::Closed {
+        tracing::error!(scoped_key = %attempt.scoped_key, %error, "claim failed: nothing runs");
+        if claim_may_land_until.is_some() {
+            setup.handle.pending.add(Pending {
+                key: attempt.scoped_key,
+                token,
+                call: Call::Release,
+                claim_may_land_until,
+                flight: None,
+            });
+        }
+        return Err(Refusal::Rejected(Rejection::unavailable()));
+    }
+    tracing::error!(scoped_key = %attempt.scoped_key, %error, "claim failed: running without protection");
+    owned::run_unprotected(setup, attempt, leader, token, claim_may_land_until, handler).await
+}
+
+/// Why a claim has no answer.
+#[derive(Debug)]
+struct ClaimFailure {
+    error: StoreError,
+    /// Whether the claim was sent, so that it may land after all.
+    sent: bool,
+}
+
+impl Setup {
+    async fn claim(&self, attempt: &Attempt, token: OwnerToken) -> Result<Claim, ClaimFailure> {
+        let unsent = |error| ClaimFailure { error, sent: false };
+        let sent = |error| ClaimFailure { error, sent: true };
+        let smallest = self
+            .in_time(self.handle.smallest_ttl())
+            .await
+            .map_err(unsent)?;
+        let mut request = ClaimRequest {
+            key: attempt.scoped_key,
+            token,
+            fingerprint: attempt.fingerprint.clone(),
+            recomputed: None,
+            lease: self.policy.lease,
+            ttl: self.policy.ttl.get(),
+            age: KeyAge {
+                timestamp: attempt.key_timestamp,
+                lookup: self.policy.archive_lookup,
+                lookup_after: self
+                    .archive
+                    .as_ref()
+                    .map(|_| smallest.saturating_sub(LOOKUP_MARGIN)),
+            },
+            abandoned: self.policy.abandoned,
+        };
+        for _ in 0..RECOMPUTATIONS {
+            let call = self.handle.store.claim(request.clone());
+            let claim = self.in_time(call).await.map_err(sent)?;
+            match &claim.outcome {
+                ClaimOutcome::OtherScheme(stored) => {
+                    request.recomputed = attempt.recompute(stored);
+                }
+                _ => return Ok(claim),
+            }
+        }
+        let changing = "the record changed its fingerprint scheme with every claim";
+        Err(unsent(StoreError::unavailable("claim", changing)))
+    }
+
+    /// A call that takes longer than the policy allows counts as unreachable.
+    async fn in_time<T>(
+        &self,
+        call: impl Future<Output = Result<T, StoreError>>,
+    ) -> Result<T, StoreError> {
+        match timeout(self.policy.store_timeout, call).await {
+            Ok(answer) => answer,
+            Err(elapsed) => Err(StoreError::unavailable("no answer in time", elapsed)),
+        }
+    }
+}
+
+impl Rejection {
+    fn unavailable() -> Self {
+        Self::StoreUnavailable {
+            retry_after: RETRY_AFTER,
+        }
+    }
+
+    /// A duplicate is told to wait as long as the first request has run so
+    /// far, at least a second and never past its lease.
+    fn in_progress(elapsed: Duration, remaining: Duration) -> Self {
+        let longest = remaining.as_secs().max(1);
+        Self::InProgress {
+            retry_after: elapsed.as_secs().clamp(1, longest),
+        }
+    }
+}
+
+/// Covers a store's clock that steps back between a claim and a lookup.
+const LOOKUP_MARGIN: Duration = Duration::from_secs(60);
+
+/// A record changes its scheme only when it is replaced: once is enough, but
+/// for a race.
+const RECOMPUTATIONS: usize = 4;
+
+const RETRY_AFTER: u64 = 1;

@@ -1,0 +1,357 @@
+//! Steps 7 to 9 for an attempt that owns its record: the archive, a last look
+//! at the lease, the handler.
+
+use std::{any::Any, future::Future, panic::AssertUnwindSafe, sync::Arc};
+
+use axum::body::Body;
+use futures_util::FutureExt as _;
+use http::{HeaderValue, Request, Response, StatusCode, header::CONTENT_TYPE};
+use jiff::Timestamp;
+use tokio::time::{Instant, timeout_at};
+use tokio_util::sync::CancellationToken;
+
+use super::{Attempt, Refusal, Setup};
+use crate::{
+    archive::Archive,
+    claim::Lease,
+    clock::between,
+    fingerprint::{Comparison, Fingerprint},
+    flights::{Ending, Leader},
+    handler::Idempotency,
+    key::IdempotencyKey,
+    leases::HeldLease,
+    pending::{Call, Pending},
+    record::{Completion, OwnerToken, Tombstone},
+    rejection::{LateRetry, Rejection},
+    scope::{Principal, ScopedKey},
+    store::{Renewal, Renewed},
+};
+
+/// An attempt and all that comes with owning a record. It ends in
+/// [`Owned::give_back`] (the handler never ran, or nothing is kept), in a
+/// completion, or, dropped, by the lapse of its lease.
+#[derive(Debug)]
+pub(super) struct Owned {
+    pub(super) setup: Arc<Setup>,
+    pub(super) leader: Leader,
+    pub(super) held: HeldLease,
+    pub(super) scoped_key: ScopedKey,
+    pub(super) token: OwnerToken,
+    pub(super) fingerprint: Fingerprint,
+    pub(super) lease: Lease,
+    key: IdempotencyKey,
+    principal: Principal,
+    /// When the claim was sent.
+    claimed: Instant,
+    /// When the call was sent that granted the lease last.
+    granted: Instant,
+    /// The store's clock at the claim.
+    now: Timestamp,
+}
+
+impl Owned {
+    pub(super) fn new(
+        setup: Arc<Setup>,
+        leader: Leader,
+        attempt: &Attempt,
+        token: OwnerToken,
+        lease: Lease,
+        (asked, now): (Instant, Timestamp),
+    ) -> Self {
+        let length = setup.policy.lease;
+        let held = setup
+            .handle
+            .leases
+            .hold(attempt.scoped_key, token, length, asked);
+        leader.running(lease.is_speculative());
+        if lease.attempt > 1 {
+            tracing::warn!(scoped_key = %attempt.scoped_key, attempt = lease.attempt, "takeover: an earlier attempt ended without an outcome");
+        }
+        Self {
+            leader,
+            held,
+            scoped_key: attempt.scoped_key,
+            token,
+            fingerprint: attempt.fingerprint.clone(),
+            lease,
+            key: attempt.key.clone(),
+            principal: attempt.principal.clone(),
+            claimed: asked,
+            granted: asked,
+            now,
+            setup,
+        }
+    }
+
+    /// What the handler learns.
+    pub(super) fn idempotency(&self) -> Idempotency {
+        Idempotency::new(
+            self.key.clone(),
+            self.principal.clone(),
+            self.scoped_key,
+            self.lease.attempt,
+            self.held.lost().clone(),
+        )
+    }
+
+    /// Step 8. Asks the archive, where the claim says so, whether the key is a
+    /// late retry. The claim is committed by now: had a sweeper moved the
+    /// record away before it, the lookup finds the tombstone.
+    pub(super) async fn consult_archive(self, attempt: &Attempt) -> Result<Self, Rejection> {
+        let archive = self
+            .setup
+            .archive
+            .as_ref()
+            .filter(|_| self.lease.ask_archive);
+        let Some(archive) = archive.map(Arc::clone) else {
+            return Ok(self);
+        };
+        let lookup = archive.lookup(self.scoped_key, attempt.key_timestamp);
+        match self.setup.in_time(lookup).await {
+            Err(error) => {
+                tracing::error!(scoped_key = %self.scoped_key, error = %error.causes(), "archive lookup failed: nothing runs");
+                self.give_back().await;
+                Err(Rejection::unavailable())
+            }
+            Ok(Some(tombstone)) if self.lease.attempt > 1 && tombstone.has_outcome() => {
+                Err(self.settle_from_archive(&tombstone).await)
+            }
+            Ok(Some(tombstone)) => {
+                let late = self.setup.late(attempt, &tombstone);
+                self.give_back().await;
+                Err(late)
+            }
+            Ok(None) if self.is_beyond(&*archive, attempt) => {
+                let status = self.setup.policy.late_status;
+                self.give_back().await;
+                Err(Rejection::KeyExpired(Box::new(LateRetry::unjudged(status))))
+            }
+            Ok(None) => Ok(self),
+        }
+    }
+
+    /// Whether the key is older than anything the archive still holds.
+    fn is_beyond(&self, archive: &dyn Archive, attempt: &Attempt) -> bool {
+        match (archive.retention(), attempt.key_timestamp) {
+            (Some(retention), Some(timestamp)) => between(timestamp, self.now) > retention,
+            _ => false,
+        }
+    }
+
+    /// An earlier attempt got as far as the archive: its outcome completes the
+    /// live record, without a response.
+    async fn settle_from_archive(self, tombstone: &Tombstone) -> Rejection {
+        let completion = Completion {
+            status: tombstone.status,
+            resource_id: tombstone.resource_id.clone(),
+            response: None,
+        };
+        let rejection = Rejection::ResponseNotKept {
+            original_status: tombstone.status,
+            resource_id: tombstone.resource_id.clone(),
+            created_at: self.lease.created_at,
+        };
+        match self.complete(completion).await {
+            Ok(_) => rejection,
+            Err(fenced) => fenced,
+        }
+    }
+
+    /// Before the handler starts the lease must be young, and marked as
+    /// confirmed where it was speculative.
+    pub(super) async fn confirm(mut self) -> Result<Self, Rejection> {
+        let mut unconfirmed = self.lease.is_speculative();
+        for _ in 0..CONFIRMATIONS {
+            if !unconfirmed && self.granted.elapsed() <= self.setup.policy.lease / 2 {
+                self.leader.running(false);
+                return Ok(self);
+            }
+            let asked = Instant::now();
+            let renewals = [Renewal {
+                key: self.scoped_key,
+                token: self.token,
+                lease: self.setup.policy.lease,
+                confirmed: true,
+            }];
+            let renewed = self.setup.handle.store.renew(&renewals);
+            match self.setup.in_time(renewed).await.as_deref() {
+                Ok([Renewed::Until(_)]) => {
+                    unconfirmed = false;
+                    self.granted = asked;
+                    self.held.granted(asked);
+                }
+                Ok(_) => {
+                    // Another attempt owns the record now; nothing ran here.
+                    return Err(Rejection::in_progress(
+                        self.claimed.elapsed(),
+                        self.setup.policy.lease,
+                    ));
+                }
+                Err(error) => {
+                    tracing::error!(scoped_key = %self.scoped_key, error = %error.causes(), "lease not confirmed: nothing runs");
+                    break;
+                }
+            }
+        }
+        self.give_back().await;
+        Err(Rejection::unavailable())
+    }
+
+    /// Step 9. Runs the handler to its response, its panic, its failure or the
+    /// end of the longest lease.
+    pub(super) async fn run<H, F, E>(
+        self,
+        request: Request<Body>,
+        handler: H,
+    ) -> Result<(Self, Response<Body>), Refusal<E>>
+    where
+        H: FnOnce(Request<Body>) -> F,
+        F: Future<Output = Result<Response<Body>, E>>,
+    {
+        let until = self.claimed + self.setup.policy.max_lease;
+        match timeout_at(until, guarded(request, handler)).await {
+            Ok(Ok(Ok(response))) => Ok((self, response)),
+            Ok(Ok(Err(error))) => {
+                // What becomes of the error outside is not seen here; a retry
+                // gets what stands for it.
+                match self.record(failure()).await {
+                    Ok(_) => Err(Refusal::Inner(error)),
+                    Err(fenced) => Err(Refusal::Rejected(fenced)),
+                }
+            }
+            Ok(Err(panic)) => {
+                tracing::error!(scoped_key = %self.scoped_key, panic = message(&*panic), "the handler panicked");
+                Ok((self, failure()))
+            }
+            Err(_) => {
+                tracing::error!(scoped_key = %self.scoped_key, "the handler was aborted at max_lease");
+                let created_at = self.lease.created_at;
+                self.leader.end(Ending::Unknown { created_at });
+                let created_at = Some(created_at);
+                Err(Refusal::Rejected(Rejection::OutcomeUnknown { created_at }))
+            }
+        }
+    }
+
+    /// Gives the claim back: the handler never ran, or its status is not kept.
+    pub(super) async fn give_back(self) {
+        let release = self.setup.handle.store.release(self.scoped_key, self.token);
+        if let Err(error) = self.setup.in_time(release).await {
+            tracing::warn!(scoped_key = %self.scoped_key, error = %error.causes(), "release failed: it is repeated");
+            self.setup.handle.pending.add(Pending {
+                key: self.scoped_key,
+                token: self.token,
+                call: Call::Release,
+                claim_may_land_until: None,
+                flight: None,
+            });
+        }
+    }
+}
+
+/// Runs the handler although the store did not answer the claim, as the policy
+/// wants. Duplicates in this process are held back all the same, and a claim
+/// that landed after all is completed or given back.
+pub(super) async fn run_unprotected<H, F, E>(
+    setup: Arc<Setup>,
+    attempt: Box<Attempt>,
+    leader: Leader,
+    token: OwnerToken,
+    claim_may_land_until: Option<Instant>,
+    handler: H,
+) -> Result<Response<Body>, Refusal<E>>
+where
+    H: FnOnce(Request<Body>) -> F,
+    F: Future<Output = Result<Response<Body>, E>>,
+{
+    leader.running(false);
+    let key = attempt.scoped_key;
+    let idempotency = Idempotency::new(
+        attempt.key.clone(),
+        attempt.principal.clone(),
+        key,
+        1,
+        CancellationToken::new(),
+    );
+    let until = Instant::now() + setup.policy.max_lease;
+    let request = attempt.into_request(idempotency);
+    let (call, answer) = match timeout_at(until, guarded(request, handler)).await {
+        Ok(Ok(Ok(response))) => setup.outcome(response).await,
+        Ok(Ok(Err(error))) => (
+            setup.outcome::<E>(failure()).await.0,
+            Err(Refusal::Inner(error)),
+        ),
+        Ok(Err(panic)) => {
+            tracing::error!(scoped_key = %key, panic = message(&*panic), "the handler panicked");
+            setup.outcome(failure()).await
+        }
+        Err(_) => {
+            let created_at = None;
+            (
+                None,
+                Err(Refusal::Rejected(Rejection::OutcomeUnknown { created_at })),
+            )
+        }
+    };
+    if let (Some(call), Some(_)) = (call, claim_may_land_until) {
+        setup.handle.pending.add(Pending {
+            key,
+            token,
+            call,
+            claim_may_land_until,
+            flight: None,
+        });
+    }
+    answer
+}
+
+/// The handler's future with a panic caught, wherever in it that happens.
+async fn guarded<H, F, T>(request: Request<Body>, handler: H) -> Result<T, Box<dyn Any + Send>>
+where
+    H: FnOnce(Request<Body>) -> F,
+    F: Future<Output = T>,
+{
+    // Whatever the panic left half done stays inside the handler's own state.
+    AssertUnwindSafe(async move { handler(request).await })
+        .catch_unwind()
+        .await
+}
+
+/// What a client gets for a handler that panicked or failed: the first one
+/// and, since nobody knows whether the effect happened, every retry.
+fn failure() -> Response<Body> {
+    let mut response = Response::new(Body::from("Internal Server Error"));
+    *response.status_mut() = StatusCode::INTERNAL_SERVER_ERROR;
+    let text = HeaderValue::from_static("text/plain; charset=utf-8");
+    response.headers_mut().insert(CONTENT_TYPE, text);
+    response
+}
+
+fn message(panic: &(dyn Any + Send)) -> &str {
+    let text = panic.downcast_ref::<&str>().copied();
+    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str))
+        .unwrap_or("no message")
+}
+
+impl Setup {
+    /// The answer to a late retry, from what is left of the record.
+    pub(super) fn late(&self, attempt: &Attempt, tombstone: &Tombstone) -> Rejection {
+        let known = tombstone.has_outcome();
+        tracing::info!(scoped_key = %tombstone.key, "late retry: the key has expired");
+        Rejection::KeyExpired(Box::new(LateRetry {
+            answer_status: self.policy.late_status,
+            original_status: known.then_some(tombstone.status),
+            resource_id: tombstone.resource_id.clone(),
+            created_at: Some(tombstone.created_at),
+            expired_at: Some(tombstone.expired_at),
+            same_request: match attempt.compare(&tombstone.fingerprint) {
+                Comparison::Same => Some(true),
+                Comparison::Different => Some(false),
+                Comparison::Unknown => None,
+            },
+        }))
+    }
+}
+
+/// A store that is this slow again and again is as good as down.
+const CONFIRMATIONS: usize = 3;

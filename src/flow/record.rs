@@ -1,0 +1,239 @@
+//! Steps 10 and 11: what is kept of a response, and what a repeat gets.
+
+use std::sync::Arc;
+
+use axum::body::Body;
+use http::{
+    HeaderValue, Response, StatusCode,
+    header::{CONTENT_TYPE, LOCATION},
+    response,
+};
+use jiff::Timestamp;
+
+use super::{Refusal, Setup, owned::Owned};
+use crate::{
+    body::{Held, hold_response},
+    claim::CompletedRecord,
+    flights::Ending,
+    handler::Recording,
+    pending::{Call, Pending},
+    record::{Completion, KeptResponse, RecordState, ResourceId},
+    rejection::Rejection,
+    resource,
+    store::Fenced,
+};
+
+impl Owned {
+    /// Records the handler's response before it leaves.
+    pub(super) async fn record(
+        self,
+        response: Response<Body>,
+    ) -> Result<Response<Body>, Rejection> {
+        if self.setup.forgets(&response) {
+            self.give_back().await;
+            return Ok(response);
+        }
+        let (completion, mut response) = self.setup.completion(response).await;
+        let expires_at = self.lease.expires_at;
+        let setup = Arc::clone(&self.setup);
+        match self.complete(completion).await? {
+            // Only this attempt's own answer may leave as it is.
+            Recorded::Own => {
+                setup.mark_expiry(&mut response, expires_at);
+                Ok(response)
+            }
+            Recorded::Winner(record) => setup.replay(&record),
+        }
+    }
+
+    /// Completes the record. What the store cannot be told now it is told in
+    /// the background, and until then the key stays in flight. Fenced, the
+    /// winner's record is the answer, or that the outcome is unknown.
+    pub(super) async fn complete(self, completion: Completion) -> Result<Recorded, Rejection> {
+        let setup = Arc::clone(&self.setup);
+        let store = &setup.handle.store;
+        let record = Arc::new(CompletedRecord {
+            fingerprint: self.fingerprint.clone(),
+            created_at: self.lease.created_at,
+            expires_at: self.lease.expires_at,
+            completion: completion.clone(),
+        });
+        let call = store.complete(self.scoped_key, self.token, completion.clone());
+        match setup.in_time(call).await {
+            Ok(Fenced::Owner) => {
+                self.leader.end(Ending::Completed(record));
+                Ok(Recorded::Own)
+            }
+            Ok(Fenced::Stale) => self.fenced().await,
+            Err(error) => {
+                tracing::error!(scoped_key = %self.scoped_key, error = %error.causes(), "completion failed: it is repeated while the lease is renewed");
+                setup.handle.pending.add(Pending {
+                    key: self.scoped_key,
+                    token: self.token,
+                    call: Call::Complete(completion, Ending::Completed(record)),
+                    claim_may_land_until: None,
+                    flight: Some((self.leader, self.held)),
+                });
+                Ok(Recorded::Own)
+            }
+        }
+    }
+
+    /// Another attempt took over while this one ran: there is one truth, its.
+    async fn fenced(self) -> Result<Recorded, Rejection> {
+        tracing::error!(scoped_key = %self.scoped_key, attempt = self.lease.attempt, "fenced: this attempt's outcome is not recorded");
+        let winner = self
+            .setup
+            .in_time(self.setup.handle.store.get(self.scoped_key))
+            .await;
+        let created_at = self.lease.created_at;
+        if let Ok(Some(winner)) = winner
+            && let RecordState::Completed(completion) = winner.state
+            && self.fingerprint == winner.fingerprint
+        {
+            let record = Arc::new(CompletedRecord {
+                fingerprint: winner.fingerprint,
+                created_at: winner.created_at,
+                expires_at: winner.expires_at,
+                completion,
+            });
+            self.leader.end(Ending::Completed(Arc::clone(&record)));
+            return Ok(Recorded::Winner(record));
+        }
+        self.leader.end(Ending::Unknown { created_at });
+        let created_at = Some(created_at);
+        Err(Rejection::OutcomeUnknown { created_at })
+    }
+}
+
+/// Whose outcome the record holds.
+#[derive(Debug)]
+pub(super) enum Recorded {
+    Own,
+    Winner(Arc<CompletedRecord>),
+}
+
+impl Setup {
+    /// Whether a retry after this response runs again.
+    fn forgets(&self, response: &Response<Body>) -> bool {
+        match response.extensions().get::<Recording>() {
+            Some(Recording::Keep) => false,
+            Some(Recording::Forget) => true,
+            Some(Recording::Stream) | None => !self.policy.keeps(response.status()),
+        }
+    }
+
+    /// What the store is to be told of a response, and the response itself.
+    pub(super) async fn outcome<E>(
+        &self,
+        response: Response<Body>,
+    ) -> (Option<Call>, Result<Response<Body>, Refusal<E>>) {
+        if self.forgets(&response) {
+            return (Some(Call::Release), Ok(response));
+        }
+        let (completion, response) = self.completion(response).await;
+        (Some(Call::Complete(completion, Ending::Gone)), Ok(response))
+    }
+
+    /// Holds the response as far as it can be kept.
+    async fn completion(&self, response: Response<Body>) -> (Completion, Response<Body>) {
+        let (parts, body) = response.into_parts();
+        let held = if is_stream(&parts) {
+            Held::Streaming(body)
+        } else {
+            hold_response(
+                body,
+                self.policy.response_limit,
+                self.policy.response_deadline,
+            )
+            .await
+        };
+        let mut completion = Completion {
+            status: parts.status.as_u16(),
+            resource_id: None,
+            response: None,
+        };
+        let body = match held {
+            Held::Whole(data) => {
+                completion.resource_id = self.resource_id(&parts, &data);
+                if self.policy.keep_bodies {
+                    completion.response = Some(KeptResponse {
+                        headers: self.policy.headers.recorded(&parts.headers),
+                        body: data.clone(),
+                    });
+                }
+                Body::from(data)
+            }
+            Held::Streaming(body) => {
+                completion.resource_id = self.resource_id(&parts, &[]);
+                body
+            }
+        };
+        (completion, Response::from_parts(parts, body))
+    }
+
+    /// From the handler, else from a JSON body, else from `Location`.
+    fn resource_id(&self, parts: &response::Parts, body: &[u8]) -> Option<ResourceId> {
+        if let Some(id) = parts.extensions.get::<ResourceId>() {
+            return Some(id.clone());
+        }
+        let in_body = || {
+            let json =
+                content_type(parts).is_some_and(|content_type| content_type.contains("json"));
+            json.then(|| resource::in_json(body, &self.policy.resource_id_pointer))
+                .flatten()
+        };
+        let in_location = || {
+            let location = parts.headers.get(LOCATION)?.to_str().ok()?;
+            resource::in_location(location)
+        };
+        in_body().or_else(in_location)
+    }
+
+    /// The first answer again.
+    pub(super) fn replay(&self, record: &CompletedRecord) -> Result<Response<Body>, Rejection> {
+        let completion = &record.completion;
+        let kept = completion.response.as_ref();
+        let (Some(kept), Ok(status)) = (kept, StatusCode::from_u16(completion.status)) else {
+            return Err(Rejection::ResponseNotKept {
+                original_status: completion.status,
+                resource_id: completion.resource_id.clone(),
+                created_at: record.created_at,
+            });
+        };
+        let mut response = Response::new(Body::from(kept.body.clone()));
+        *response.status_mut() = status;
+        let headers = response.headers_mut();
+        headers.reserve(kept.headers.len() + 2);
+        for (name, value) in &kept.headers {
+            headers.append(name.clone(), value.clone());
+        }
+        headers.insert(self.policy.replay_header.clone(), TRUE);
+        self.mark_expiry(&mut response, record.expires_at);
+        Ok(response)
+    }
+
+    fn mark_expiry(&self, response: &mut Response<Body>, expires_at: Timestamp) {
+        if let Some(name) = &self.policy.expires_header {
+            let date = HeaderValue::try_from(format!("@{}", expires_at.as_second()));
+            if let Ok(date) = date {
+                response.headers_mut().insert(name.clone(), date);
+            }
+        }
+    }
+}
+
+/// A response that has no end to wait for: an upgrade, an event stream, or one
+/// that its handler marked.
+fn is_stream(parts: &response::Parts) -> bool {
+    parts.status == StatusCode::SWITCHING_PROTOCOLS
+        || parts.extensions.get() == Some(&Recording::Stream)
+        || content_type(parts)
+            .is_some_and(|content_type| content_type.starts_with("text/event-stream"))
+}
+
+fn content_type(parts: &response::Parts) -> Option<&str> {
+    parts.headers.get(CONTENT_TYPE)?.to_str().ok()
+}
+
+const TRUE: HeaderValue = HeaderValue::from_static("true");

@@ -1,0 +1,390 @@
+//! The client's key: from the bytes on the wire to one decoded text.
+//!
+//! 1. A key comes from a header ([`KeySyntax::parse`]), from a JSON body, or
+//!    already decoded ([`IdempotencyKey::new`]). Once decoded it is the same
+//!    key, wherever it came from: `"k"` and `k` are one.
+//! 2. Keys are compared byte for byte. Case matters, and a UUID in braces is
+//!    not the UUID without them.
+//! 3. A key that is present and unusable is an error, never an absent key:
+//!    a client that believes itself protected must be told that it is not.
+//! 4. No message and no `Debug` output repeats the key. It may identify a
+//!    customer, and who knows it may ask for the recorded answer.
+
+use std::{borrow::Cow, fmt, sync::Arc};
+
+use serde::de::{DeserializeOwned, IgnoredAny};
+use sfv::StringRef;
+
+/// A client's key, decoded. Cheap to clone; `Debug` never prints its text.
+///
+/// ```
+/// use axum_idempotency::{IdempotencyKey, KeySyntax};
+///
+/// let quoted = KeySyntax::Lenient.parse([br#""order 42""#.as_slice()])?;
+/// assert_eq!(quoted, IdempotencyKey::new("order 42")?);
+/// assert_eq!(format!("{quoted:?}"), "IdempotencyKey(..)");
+/// # Ok::<(), axum_idempotency::KeyError>(())
+/// ```
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct IdempotencyKey(Arc<str>);
+
+impl IdempotencyKey {
+    /// The longest key, in bytes after decoding: quotes, escapes and
+    /// parameters do not count.
+    pub const MAX_LENGTH: usize = 255;
+
+    /// Takes a key that is decoded already, such as a member of a JSON body
+    /// or the id of a queue message.
+    ///
+    /// # Errors
+    ///
+    /// [`KeyError::Empty`]; [`KeyError::TooLong`] past
+    /// [`MAX_LENGTH`](Self::MAX_LENGTH) bytes; [`KeyError::BadCharacter`]
+    /// outside printable ASCII (space to `~`, which is all that a
+    /// structured-field string can carry, RFC 9651 section 3.3.3);
+    /// [`KeyError::Blank`] when it is spaces only.
+    pub fn new(decoded: &str) -> Result<Self, KeyError> {
+        if decoded.is_empty() {
+            return Err(KeyError::Empty);
+        }
+        if decoded.len() > Self::MAX_LENGTH {
+            return Err(KeyError::TooLong);
+        }
+        if !is_printable_ascii(decoded.as_bytes()) {
+            return Err(KeyError::BadCharacter);
+        }
+        if decoded.bytes().all(|byte| byte == b' ') {
+            return Err(KeyError::Blank);
+        }
+        Ok(Self(decoded.into()))
+    }
+
+    /// The decoded text: 1 to 255 bytes of printable ASCII.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for IdempotencyKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("IdempotencyKey(..)")
+    }
+}
+
+/// Which spellings of a key a header may use. The default is `Lenient`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum KeySyntax {
+    /// A value that starts with `"` is read as in [`Strict`](Self::Strict),
+    /// with no second guess. Any other value is the key itself: visible ASCII
+    /// without `"`, `,`, `;` and `\`. This is what most clients send today.
+    #[default]
+    Lenient,
+    /// A structured-field Item that is a String (RFC 9651), as the
+    /// Idempotency-Key draft (section 2.1) demands. Its parameters must be
+    /// well formed, and are ignored.
+    Strict,
+}
+
+impl KeySyntax {
+    /// Reads the key from the header's field lines, in the order they came.
+    ///
+    /// # Errors
+    ///
+    /// [`KeyError::Missing`] without any line, and
+    /// [`KeyError::MultipleValues`] with more than one, though they be equal:
+    /// which of them a hop before this one acted upon is unknown. Otherwise
+    /// what is wrong with the one line.
+    pub fn parse<'a>(
+        self,
+        lines: impl IntoIterator<Item = &'a [u8]>,
+    ) -> Result<IdempotencyKey, KeyError> {
+        let mut lines = lines.into_iter();
+        let line = lines.next().ok_or(KeyError::Missing)?;
+        if lines.next().is_some() {
+            return Err(KeyError::MultipleValues);
+        }
+        // RFC 9651 discards spaces around an Item and fails on a tab; to
+        // RFC 9110, and to the lenient reading, both are white space.
+        let value = match self {
+            Self::Strict => trim(line, b" "),
+            Self::Lenient => trim(line, b" \t"),
+        };
+        match (value.first(), self) {
+            (None, _) => Err(KeyError::Empty),
+            (Some(b'"'), _) => parse_string_item(value),
+            (Some(_), Self::Strict) => Err(KeyError::NotAString),
+            (Some(_), Self::Lenient) => parse_bare(value),
+        }
+    }
+}
+
+/// Reads the key at a JSON pointer (RFC 6901) in a body. Values beside the way
+/// are passed over, so that a large body costs time, and hardly any memory.
+///
+/// Text that is not JSON is `BadSyntax`; nothing there, or null, is `Missing`;
+/// a name on the way which its object holds twice is `MultipleValues`, since
+/// the handler's parser might choose the other one.
+pub(crate) fn key_at_pointer(body: &[u8], pointer: &str) -> Result<IdempotencyKey, KeyError> {
+    // Not `from_slice`, which leaves open whether what it skips is UTF-8.
+    let mut value = str::from_utf8(body).map_err(|_| KeyError::BadSyntax)?;
+    serde_json::from_str::<IgnoredAny>(value).map_err(|_| KeyError::BadSyntax)?;
+    let mut tokens = pointer.split('/');
+    if tokens.next() != Some("") {
+        return Err(KeyError::Missing);
+    }
+    for token in tokens {
+        // In this order, so that `~01` stands for `~1` (RFC 6901 section 4).
+        value = child(value, &token.replace("~1", "/").replace("~0", "~"))?;
+    }
+    match value.trim_start().as_bytes().first() {
+        Some(b'"') => IdempotencyKey::new(&read::<String>(value)?.0),
+        Some(b'n') => Err(KeyError::Missing),
+        _ => Err(KeyError::NotAString),
+    }
+}
+
+/// What is wrong with a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum KeyError {
+    /// There is none.
+    Missing,
+    /// The field, or the string in it, is empty.
+    Empty,
+    /// The string is spaces only.
+    Blank,
+    /// Not a structured-field Item (RFC 9651), or a body that is not JSON.
+    BadSyntax,
+    /// A byte that a key of this spelling cannot hold.
+    BadCharacter,
+    /// Something other than a string.
+    NotAString,
+    /// More than [`IdempotencyKey::MAX_LENGTH`] bytes after decoding.
+    TooLong,
+    /// More than one: several field lines, or one name twice in the body.
+    MultipleValues,
+    /// The policy takes only keys that carry a time, and this one does not.
+    TimestampMissing,
+    /// The key's own time lies further ahead than a clock may be wrong.
+    TimestampFuture,
+}
+
+impl KeyError {
+    /// The stable word for this fault, as clients see it in `reason`.
+    #[must_use]
+    pub fn reason(self) -> &'static str {
+        match self {
+            Self::Missing => "missing",
+            Self::Empty => "empty",
+            Self::Blank => "blank",
+            Self::BadSyntax => "bad_syntax",
+            Self::BadCharacter => "bad_character",
+            Self::NotAString => "not_a_string",
+            Self::TooLong => "too_long",
+            Self::MultipleValues => "multiple_values",
+            Self::TimestampMissing => "timestamp_missing",
+            Self::TimestampFuture => "timestamp_future",
+        }
+    }
+}
+
+/// A sentence for the client: what to mend. It holds nothing of the key.
+impl fmt::Display for KeyError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Missing => "Send an idempotency key with this request.",
+            Self::Empty => "The idempotency key is empty; send one of 1 to 255 characters.",
+            Self::Blank => "The idempotency key is only spaces; send one that can be told apart.",
+            Self::BadSyntax => {
+                "The idempotency key cannot be parsed; a header takes one double-quoted string, \
+                 with \\\" and \\\\ as its only escapes, and a body must be JSON."
+            }
+            Self::BadCharacter => {
+                "The idempotency key holds a character that is not allowed; use printable ASCII, \
+                 and in a header put quotes around a key with a space, comma, semicolon or backslash."
+            }
+            Self::NotAString => "The idempotency key is not a string; send it in double quotes.",
+            Self::TooLong => "The idempotency key is too long; use at most 255 characters.",
+            Self::MultipleValues => {
+                "The request carries more than one idempotency key; send exactly one."
+            }
+            Self::TimestampMissing => {
+                "The idempotency key must carry the time it was made: use a ULID or a UUIDv7."
+            }
+            Self::TimestampFuture => {
+                "The time in the idempotency key lies too far ahead; set the clock that made it."
+            }
+        })
+    }
+}
+
+impl std::error::Error for KeyError {}
+
+fn parse_string_item(value: &[u8]) -> Result<IdempotencyKey, KeyError> {
+    // No part of an Item may hold such a byte. `sfv` refuses them as well,
+    // but its error does not tell them from a missing quote.
+    if !is_printable_ascii(value) {
+        return Err(KeyError::BadCharacter);
+    }
+    let text: Cow<'_, StringRef> = sfv::Parser::new(value)
+        .parse_item()
+        .map_err(|_| KeyError::BadSyntax)?;
+    IdempotencyKey::new(text.as_str())
+}
+
+fn parse_bare(value: &[u8]) -> Result<IdempotencyKey, KeyError> {
+    // The four that have a meaning in a structured field: a proxy that joins
+    // lines or adds a parameter must not bring forth another valid key.
+    let is_bare = |&byte: &u8| byte.is_ascii_graphic() && !b"\",;\\".contains(&byte);
+    match str::from_utf8(value) {
+        Ok(text) if value.iter().all(is_bare) => IdempotencyKey::new(text),
+        _ => Err(KeyError::BadCharacter),
+    }
+}
+
+fn is_printable_ascii(bytes: &[u8]) -> bool {
+    bytes.iter().all(|byte| matches!(byte, b' '..=b'~'))
+}
+
+fn trim<'a>(mut bytes: &'a [u8], spaces: &[u8]) -> &'a [u8] {
+    while let [first, rest @ ..] = bytes
+        && spaces.contains(first)
+    {
+        bytes = rest;
+    }
+    while let [rest @ .., last] = bytes
+        && spaces.contains(last)
+    {
+        bytes = rest;
+    }
+    bytes
+}
+
+/// The text from the member or element `token` of `container` onwards.
+fn child<'t>(container: &'t str, token: &str) -> Result<&'t str, KeyError> {
+    let container = container.trim_start();
+    let is_object = container.starts_with('{');
+    let mut rest = container
+        .strip_prefix(['{', '['])
+        .ok_or(KeyError::Missing)?;
+    // An index has no sign and no leading zero.
+    let index = token
+        .parse::<usize>()
+        .ok()
+        .filter(|index| index.to_string() == token);
+    let mut found = None;
+    for position in 0.. {
+        rest = rest.trim_start_matches(|c: char| c == ',' || c.is_ascii_whitespace());
+        if rest.starts_with(['}', ']']) {
+            break;
+        }
+        let is_it = if is_object {
+            let (name, after) = read::<String>(rest)?;
+            let after = after.trim_start().strip_prefix(':');
+            rest = after.ok_or(KeyError::BadSyntax)?;
+            name == token
+        } else {
+            index == Some(position)
+        };
+        if is_it && found.replace(rest).is_some() {
+            return Err(KeyError::MultipleValues);
+        }
+        rest = read::<IgnoredAny>(rest)?.1;
+    }
+    found.ok_or(KeyError::Missing)
+}
+
+/// The value at the start of `text`, and what follows it.
+fn read<T: DeserializeOwned>(text: &str) -> Result<(T, &str), KeyError> {
+    let mut values = serde_json::Deserializer::from_str(text).into_iter();
+    match values.next() {
+        Some(Ok(value)) => Ok((value, &text[values.byte_offset()..])),
+        _ => Err(KeyError::BadSyntax),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_structured_field_gives_a_meaning_is_in_no_bare_key() {
+        for mark in ['"', ',', ';', '\\', ' ', '\t'] {
+            let parsed = KeySyntax::Lenient.parse([format!("a{mark}b").as_bytes()]);
+            assert_eq!(parsed, Err(KeyError::BadCharacter), "{mark:?}");
+        }
+    }
+
+    #[test]
+    fn a_tab_around_the_value_is_white_space_to_the_lenient_reading_only() {
+        let key = IdempotencyKey::new("k");
+        for (line, strict) in [
+            (b" \"k\" ".as_slice(), key.clone()),
+            (b"\t\"k\"", Err(KeyError::NotAString)),
+            (b"\"k\"\t", Err(KeyError::BadCharacter)),
+        ] {
+            assert_eq!(KeySyntax::Lenient.parse([line]), key);
+            assert_eq!(KeySyntax::Strict.parse([line]), strict);
+        }
+    }
+
+    #[test]
+    fn a_pointer_finds_the_key_or_says_why_not() {
+        let body = br#" { "id" : "evt_1", "n": 5, "none": null, "blank": " ", "deep": {"a/b":
+            [0, {"~": "evt_2"}, "\u0065vt_3"], "": "evt_4", "a/b2": "\ud800", "~1": "evt_5"}, "twice": "a",
+            "twice": "a"} "#;
+        for (pointer, expected) in [
+            ("/id", Ok("evt_1")),
+            ("/deep/a~1b/1/~0", Ok("evt_2")),
+            ("/deep/a~1b/2", Ok("evt_3")),
+            ("/deep/", Ok("evt_4")),
+            ("/deep/~01", Ok("evt_5")),
+            ("", Err(KeyError::NotAString)),
+            ("/n", Err(KeyError::NotAString)),
+            ("/deep", Err(KeyError::NotAString)),
+            ("/deep/a~1b", Err(KeyError::NotAString)),
+            ("/none", Err(KeyError::Missing)),
+            ("/none/x", Err(KeyError::Missing)),
+            ("/absent", Err(KeyError::Missing)),
+            ("/id/0", Err(KeyError::Missing)),
+            ("/deep/a~1b/3", Err(KeyError::Missing)),
+            ("/deep/a~1b/01", Err(KeyError::Missing)),
+            ("/deep/a~1b/-", Err(KeyError::Missing)),
+            ("id", Err(KeyError::Missing)),
+            ("/blank", Err(KeyError::Blank)),
+            ("/deep/a~1b2", Err(KeyError::BadSyntax)),
+            ("/twice", Err(KeyError::MultipleValues)),
+        ] {
+            let found = key_at_pointer(body, pointer);
+            let found = found.as_ref().map(IdempotencyKey::as_str);
+            assert_eq!(found, expected.as_ref().copied(), "at {pointer:?}");
+        }
+    }
+
+    #[test]
+    fn a_body_that_is_not_json_is_bad_syntax_wherever_its_fault_lies() {
+        let deep = "[".repeat(1 << 20);
+        for body in [
+            b"".as_slice(),
+            br#"{"id":"evt_1""#,
+            br#"{"id":"evt_1"} {}"#,
+            b"{\"id\":\"evt_1\",\"name\":\"\xff\"}",
+            deep.as_bytes(),
+        ] {
+            assert_eq!(key_at_pointer(body, "/id"), Err(KeyError::BadSyntax));
+        }
+        assert_eq!(
+            key_at_pointer(br#""evt_1""#, "")
+                .as_ref()
+                .map(IdempotencyKey::as_str),
+            Ok("evt_1")
+        );
+    }
+
+    #[test]
+    fn the_key_stays_out_of_debug_output() {
+        let key = IdempotencyKey::new("secret").unwrap();
+        assert!(!format!("{key:?} {:?}", Some(&key)).contains("secret"));
+    }
+}

@@ -1,0 +1,202 @@
+//! Idempotency keys for axum services that move money.
+//!
+//! A client that repeats a request gets the first answer, or a clear no: never
+//! a second execution that the server could have known about. Not under
+//! concurrency, not after a crash, not for another tenant, and, with an
+//! [archive], not thirty hours later.
+//!
+//! # Use
+//!
+//! ```
+//! use axum::{Router, routing::post};
+//! use axum_idempotency::{
+//!     IdempotencyLayer, Policy, PrincipalSource, archive::MemoryArchive, store::MemoryStore,
+//! };
+//!
+//! # fn app() -> Result<Router, axum_idempotency::ConfigError> {
+//! let idempotency = IdempotencyLayer::builder(MemoryStore::new())
+//!     .archive(MemoryArchive::new())
+//!     .policy(Policy::builder(PrincipalSource::bearer()).build()?)
+//!     .build()?;
+//!
+//! let app = Router::new()
+//!     .route("/charges", post(|| async { "charged" }))
+//!     .layer(idempotency);
+//! # Ok(app)
+//! # }
+//! # app().expect("a valid configuration");
+//! ```
+//!
+//! # Rules a route
+//!
+//! One layer, other rules where a route wants them. The principal is the one
+//! thing a policy cannot do without; [`PolicyBuilder`] lists the rest with its
+//! defaults.
+//!
+//! ```
+//! use std::time::Duration;
+//! use axum::{Router, routing::post};
+//! use axum_idempotency::{
+//!     ArchiveLookup, IdempotencyLayer, InFlight, Policy, Principal, PrincipalSource, Ttl,
+//!     archive::MemoryArchive, store::MemoryStore,
+//! };
+//!
+//! /// What the authentication layer leaves in the request.
+//! #[derive(Clone)]
+//! struct Account { id: String }
+//!
+//! # fn app() -> Result<Router, Box<dyn std::error::Error>> {
+//! let account = PrincipalSource::extension(|account: &Account| Principal::new(&account.id));
+//! let charges = IdempotencyLayer::builder(MemoryStore::new())
+//!     .archive(MemoryArchive::new())
+//!     .policy(
+//!         Policy::builder(account.clone())
+//!             .in_flight(InFlight::Wait(Duration::from_secs(5)))
+//!             .build()?,
+//!     )
+//!     .documentation("https://api.example.com/docs/idempotency")
+//!     .build()?;
+//! let payouts = charges.with_policy(
+//!     Policy::builder(account)
+//!         .ttl(Ttl::new(Duration::from_secs(7 * 86_400))?)
+//!         .archive_lookup(ArchiveLookup::RequireTimestamped)
+//!         .build()?,
+//! )?;
+//!
+//! let app = Router::new()
+//!     .route("/charges", post(|| async { "charged" }).layer(charges))
+//!     .route("/payouts", post(|| async { "paid out" }).layer(payouts));
+//! # Ok(app)
+//! # }
+//! # app().expect("a valid configuration");
+//! ```
+//!
+//! # Where the layer goes
+//!
+//! Inside the layer that authenticates, so that a repeat is authorised again;
+//! inside compression and CORS, which belong to each client; outside whatever
+//! rewrites responses for transport. A CORS layer has to allow the request
+//! header `Idempotency-Key` and to expose `Idempotent-Replayed` and
+//! `Retry-After`:
+//!
+//! ```
+//! use axum::http::{HeaderName, header::RETRY_AFTER};
+//! use tower_http::cors::CorsLayer;
+//!
+//! let cors = CorsLayer::new()
+//!     .allow_headers([HeaderName::from_static("idempotency-key")])
+//!     .expose_headers([HeaderName::from_static("idempotent-replayed"), RETRY_AFTER]);
+//! ```
+//!
+//! # What a handler should know
+//!
+//! - It does not end with its client: from the claim on, the request goes on
+//!   in a task of its own when the client hangs up. Task-locals set outside the
+//!   layer are lost then, so pass what it needs in request extensions.
+//! - It may run again when an earlier attempt ended without an outcome (a
+//!   crash, a lapsed lease). [`Idempotency::attempt`] tells.
+//! - `Accept-Encoding` does not reach it: what is recorded is the identity
+//!   form.
+//! - Its panic is recorded as a 500, because nobody knows whether the effect
+//!   happened. [`Recording`] overrides what is kept, response by response.
+//!
+//! # Headers that are never replayed
+//!
+//! Hop-by-hop headers and those that `Connection` names, `content-length`
+//! (recomputed), `date`, `set-cookie`, `www-authenticate`, `proxy-*`,
+//! `server-timing`, `alt-svc`, `access-control-*`, trace and request ids
+//! (`traceparent`, `tracestate`, `baggage`, `x-request-id`, `request-id`,
+//! `x-correlation-id`, `x-trace-id`, `x-b3-*`, `x-amzn-trace-id`,
+//! `x-amzn-requestid`, `x-cloud-trace-context`) and rate limits (`ratelimit`,
+//! `ratelimit-*`, `x-ratelimit-*`, `x-rate-limit-*`). All others are recorded,
+//! repeated ones in order.
+//!
+//! # What the guarantee does not cover
+//!
+//! - **A crash between the effect and its record.** The next attempt runs and
+//!   is told that it is the second; [`Abandoned::Refuse`] answers
+//!   `idempotency_outcome_unknown` instead. What must never happen twice also
+//!   needs a unique constraint on a business reference, which outlives every
+//!   key.
+//! - **A late retry with a key that does not tell its age**, such as a UUIDv4,
+//!   after TTL and sweep: under the default [`ArchiveLookup::TimestampedKeys`]
+//!   it runs again. [`ArchiveLookup::AllKeys`] asks the archive about it.
+//! - **Expired keys without an archive**: they are unknown, and run again.
+//! - **A store that loses what it confirmed**, such as a memory store that
+//!   restarts.
+//! - **A rotated token**, where the bearer token is the principal: it is
+//!   another principal, with other keys.
+//!
+//! # Features
+//!
+//! | feature | brings |
+//! | --- | --- |
+//! | none (default) | the layer, the memory store and archive, the sweeper |
+//! | `sqlite` | [`store::sqlite::SqliteStore`] and [`archive::SqliteArchive`] |
+//! | `conformance` | [`conformance`]: the suite that a store of your own can be tested with |
+//! | `full` | all of them |
+//!
+//! Modelled on draft-ietf-httpapi-idempotency-key-header-07, an expired
+//! Internet-Draft.
+
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
+#[cfg(panic = "abort")]
+compile_error!(
+    "axum-idempotency needs panic = \"unwind\": a handler's panic is caught and recorded, \
+     so that a retry does not run again"
+);
+
+/// The README's code is compiled as it stands.
+#[cfg(all(doctest, feature = "sqlite"))]
+#[doc = include_str!("../README.md")]
+pub struct Readme;
+
+pub mod archive;
+mod body;
+pub mod canonical;
+pub mod claim;
+mod clock;
+#[cfg(feature = "conformance")]
+pub mod conformance;
+mod detached;
+mod fingerprint;
+mod flights;
+mod flow;
+mod handle;
+mod handler;
+mod in_force;
+mod key;
+mod layer;
+mod leases;
+mod pending;
+mod policy;
+mod record;
+mod rejection;
+mod resource;
+mod scope;
+pub mod store;
+mod sweep;
+pub mod timestamp;
+mod ttl;
+
+pub use crate::{
+    claim::{Abandoned, ArchiveLookup},
+    clock::{Clock, ManualClock, SystemClock},
+    fingerprint::{Comparison, Fingerprint, FingerprintInput, FingerprintOptions},
+    handler::{Idempotency, IdempotencyMissing, Recording},
+    key::{IdempotencyKey, KeyError, KeySyntax},
+    layer::{
+        IdempotencyLayer, IdempotencyLayerBuilder, IdempotencyService, ResponseFuture,
+        ShutdownTimedOut,
+    },
+    policy::{ConfigError, InFlight, KeySource, Policy, PolicyBuilder, PrincipalSource, StoreDown},
+    record::{
+        Completion, ExpiredRecord, KeptResponse, OwnerToken, Record, RecordState, ResourceId,
+        Tombstone,
+    },
+    rejection::{LateRetry, Rejection, Retry},
+    scope::{InvalidScopedKey, Principal, Scope, ScopeSecret, ScopedKey},
+    sweep::{RunningSweeper, Sweeper, Swept},
+    ttl::{Ttl, TtlBuilder, TtlError},
+};

@@ -1,0 +1,157 @@
+//! What the store still has to hear: completions and releases that failed, or
+//! whose result is unknown, are repeated here until the store confirms them.
+
+use std::{
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use tokio::time::Instant;
+use tokio_util::task::TaskTracker;
+
+use crate::{
+    flights::{Ending, Leader},
+    leases::HeldLease,
+    record::{Completion, OwnerToken},
+    scope::ScopedKey,
+    store::{Fenced, Store, StoreError},
+};
+
+/// One call that has to be confirmed.
+#[derive(Debug)]
+pub(crate) struct Pending {
+    pub(crate) key: ScopedKey,
+    pub(crate) token: OwnerToken,
+    pub(crate) call: Call,
+    /// Until then the claim itself may still be on its way to the store, and
+    /// "not the owner" is no proof. `None` when the claim is known.
+    pub(crate) claim_may_land_until: Option<Instant>,
+    /// Renewed and blocked in this process until the call is confirmed.
+    pub(crate) flight: Option<(Leader, HeldLease)>,
+}
+
+/// What the store has to hear.
+#[derive(Debug)]
+pub(crate) enum Call {
+    /// The handler ran: record its outcome.
+    Complete(Completion, Ending),
+    /// The handler did not run, or its status is not kept: give the claim back.
+    Release,
+}
+
+/// The queue of one store handle, worked off by one task that ends when it is
+/// empty.
+#[derive(Debug)]
+pub(crate) struct PendingCalls {
+    store: Arc<dyn Store>,
+    tasks: TaskTracker,
+    queue: Mutex<Queue>,
+}
+
+#[derive(Debug, Default)]
+struct Queue {
+    calls: Vec<Pending>,
+    worked_off: bool,
+}
+
+impl PendingCalls {
+    pub(crate) fn new(store: Arc<dyn Store>, tasks: TaskTracker) -> Self {
+        Self {
+            store,
+            tasks,
+            queue: Mutex::default(),
+        }
+    }
+
+    /// Takes over a call until it is confirmed.
+    pub(crate) fn add(self: &Arc<Self>, call: Pending) {
+        let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
+        queue.calls.push(call);
+        if !std::mem::replace(&mut queue.worked_off, true) {
+            self.tasks.spawn(work_off(Arc::clone(self)));
+        }
+    }
+
+    fn take(&self, left: Vec<Pending>) -> Option<Vec<Pending>> {
+        let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut calls = left;
+        calls.append(&mut queue.calls);
+        queue.worked_off = !calls.is_empty();
+        queue.worked_off.then_some(calls)
+    }
+}
+
+async fn work_off(pending: Arc<PendingCalls>) {
+    let mut pause = SHORTEST_PAUSE;
+    let mut left = Vec::new();
+    while let Some(calls) = pending.take(std::mem::take(&mut left)) {
+        let mut failed = None;
+        for call in calls {
+            // With the store down, one call is enough to find out.
+            if failed.is_some() {
+                left.push(call);
+                continue;
+            }
+            match tokio::time::timeout(PATIENCE, tell(&*pending.store, &call)).await {
+                Ok(Ok(answer)) => left.extend(settle(call, answer)),
+                Ok(Err(error)) => {
+                    failed = Some(error.causes().to_string());
+                    left.push(call);
+                }
+                Err(_) => {
+                    failed = Some("no answer in time".to_owned());
+                    left.push(call);
+                }
+            }
+        }
+        if let Some(error) = &failed {
+            tracing::warn!(waiting = left.len(), %error, "store not reached: calls are repeated");
+            pause = (pause * 2).min(LONGEST_PAUSE);
+        } else {
+            pause = SHORTEST_PAUSE;
+        }
+        if !left.is_empty() {
+            tokio::time::sleep(pause).await;
+        }
+    }
+}
+
+async fn tell(store: &dyn Store, pending: &Pending) -> Result<Fenced, StoreError> {
+    match &pending.call {
+        Call::Complete(completion, _) => {
+            let completion = completion.clone();
+            store.complete(pending.key, pending.token, completion).await
+        }
+        Call::Release => store.release(pending.key, pending.token).await,
+    }
+}
+
+/// Ends a call that the store has answered; gives it back when the answer is
+/// no proof yet.
+fn settle(pending: Pending, answer: Fenced) -> Option<Pending> {
+    let unproven = pending
+        .claim_may_land_until
+        .is_some_and(|until| Instant::now() < until);
+    if answer == Fenced::Stale && unproven {
+        return Some(pending);
+    }
+    let ending = match (pending.call, answer) {
+        (Call::Complete(_, ending), Fenced::Owner) => ending,
+        (Call::Complete(..), Fenced::Stale) => {
+            if pending.claim_may_land_until.is_none() {
+                tracing::error!(scoped_key = %pending.key, "outcome not recorded: another attempt has taken over or the record has expired");
+            }
+            Ending::Gone
+        }
+        (Call::Release, _) => Ending::Gone,
+    };
+    if let Some((leader, lease)) = pending.flight {
+        drop(lease);
+        leader.end(ending);
+    }
+    None
+}
+
+const SHORTEST_PAUSE: Duration = Duration::from_millis(50);
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+const PATIENCE: Duration = Duration::from_secs(5);

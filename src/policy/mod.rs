@@ -1,0 +1,179 @@
+//! What a route wants: how its keys are read, how long its records live, and
+//! what happens in each situation.
+
+use std::{collections::BTreeSet, error::Error, fmt, time::Duration};
+
+use http::{HeaderName, Method, StatusCode};
+
+use crate::{
+    claim::{Abandoned, ArchiveLookup},
+    fingerprint::FingerprintOptions,
+    key::KeySyntax,
+    scope::Scope,
+    ttl::Ttl,
+};
+
+mod builder;
+mod describe;
+mod headers;
+mod principal;
+
+pub(crate) use self::headers::HeaderRules;
+pub use self::{builder::PolicyBuilder, principal::PrincipalSource};
+
+/// The rules of one route (or of a whole router). Made by
+/// [`Policy::builder`], which documents every option and its default.
+#[derive(Clone, Debug)]
+pub struct Policy {
+    pub(crate) principal: PrincipalSource,
+    pub(crate) key_source: KeySource,
+    pub(crate) key_syntax: KeySyntax,
+    pub(crate) required: bool,
+    pub(crate) methods: Vec<Method>,
+    pub(crate) scope: Scope,
+    pub(crate) fingerprint: FingerprintOptions,
+    pub(crate) ttl: Ttl,
+    pub(crate) lease: Duration,
+    pub(crate) max_lease: Duration,
+    pub(crate) in_flight: InFlight,
+    pub(crate) abandoned: Abandoned,
+    pub(crate) archive_lookup: ArchiveLookup,
+    pub(crate) store_down: StoreDown,
+    pub(crate) store_timeout: Duration,
+    pub(crate) request_limit: usize,
+    pub(crate) response_limit: usize,
+    pub(crate) response_deadline: Duration,
+    pub(crate) keep_bodies: bool,
+    pub(crate) forgotten_statuses: BTreeSet<u16>,
+    pub(crate) headers: HeaderRules,
+    pub(crate) resource_id_pointer: String,
+    pub(crate) late_status: StatusCode,
+    pub(crate) replay_header: HeaderName,
+    pub(crate) expires_header: Option<HeaderName>,
+}
+
+/// Where the client's key is read from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum KeySource {
+    /// A request header, one field line.
+    Header(HeaderName),
+    /// A string in a JSON body, by JSON pointer (RFC 6901).
+    BodyPointer(String),
+}
+
+/// What a duplicate gets while the first request runs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum InFlight {
+    /// 409 `idempotency_request_in_progress` with `Retry-After`. The default.
+    #[default]
+    Reject,
+    /// It is held for up to this long and then gets the first answer, or the
+    /// 409 when there is none yet.
+    Wait(Duration),
+}
+
+/// What a request gets while the store cannot be reached for a claim.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum StoreDown {
+    /// 503 `idempotency_store_unavailable`; nothing runs. The default.
+    #[default]
+    Closed,
+    /// It runs without protection, which is logged. An archive that cannot be
+    /// reached is a 503 all the same.
+    Open,
+}
+
+impl Policy {
+    /// Starts a policy. The principal is the one thing that has no default.
+    pub fn builder(principal: PrincipalSource) -> PolicyBuilder {
+        PolicyBuilder::new(principal)
+    }
+
+    /// How long a live record is kept.
+    pub fn ttl(&self) -> Ttl {
+        self.ttl
+    }
+
+    pub(crate) fn covers(&self, method: &Method) -> bool {
+        self.methods.contains(method)
+    }
+
+    /// Whether an answer with this status is recorded; after one that is not,
+    /// a retry runs again.
+    pub(crate) fn keeps(&self, status: StatusCode) -> bool {
+        !self.forgotten_statuses.contains(&status.as_u16())
+    }
+}
+
+/// Why a policy or a layer cannot be built.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ConfigError {
+    /// No method is covered.
+    NoMethods,
+    /// GET, HEAD and OPTIONS are never covered: they are safe already.
+    SafeMethod(Method),
+    /// The lease is shorter than 10 ms.
+    LeaseTooShort,
+    /// The lease is longer than the longest lease.
+    LeaseOverMaxLease,
+    /// The longest lease does not end before the record expires.
+    MaxLeaseOverTtl,
+    /// The store timeout is zero.
+    StoreTimeoutZero,
+    /// A wait of no time is [`InFlight::Reject`].
+    WaitZero,
+    /// A body limit is zero.
+    BodyLimitZero,
+    /// The deadline for collecting a response is zero.
+    ResponseDeadlineZero,
+    /// Not a JSON pointer (RFC 6901): it must be empty or start with `/`.
+    BadPointer(String),
+    /// The status for a late retry must be a client error (4xx).
+    LateStatus(StatusCode),
+    /// The policy asks an archive about every key, but the layer has none.
+    ArchiveMissing,
+    /// The layer has no policy.
+    PolicyMissing,
+    /// The scope secret is empty.
+    EmptySecret,
+    /// A problem type or documentation link is no URI.
+    BadUri(String),
+}
+
+impl fmt::Display for ConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoMethods => f.write_str("the policy covers no method"),
+            Self::SafeMethod(method) => {
+                write!(f, "{method} cannot be covered: it is safe to repeat already")
+            }
+            Self::LeaseTooShort => f.write_str("the lease must be at least 10 ms"),
+            Self::LeaseOverMaxLease => f.write_str("the lease must not exceed max_lease"),
+            Self::MaxLeaseOverTtl => f.write_str(
+                "max_lease must be shorter than the TTL, or a record could expire while its handler runs",
+            ),
+            Self::StoreTimeoutZero => f.write_str("the store timeout must not be zero"),
+            Self::WaitZero => f.write_str("a wait of zero is InFlight::Reject"),
+            Self::BodyLimitZero => f.write_str("a body limit must not be zero"),
+            Self::ResponseDeadlineZero => f.write_str("the response deadline must not be zero"),
+            Self::BadPointer(pointer) => {
+                write!(f, "{pointer:?} is no JSON pointer: it must be empty or start with \"/\"")
+            }
+            Self::LateStatus(status) => {
+                write!(f, "{status} cannot answer a late retry: it must be a 4xx")
+            }
+            Self::ArchiveMissing => {
+                f.write_str("ArchiveLookup::AllKeys needs an archive: give the layer one")
+            }
+            Self::PolicyMissing => f.write_str("the layer needs a policy"),
+            Self::EmptySecret => f.write_str("the scope secret must not be empty"),
+            Self::BadUri(uri) => write!(f, "{uri:?} is no URI"),
+        }
+    }
+}
+
+impl Error for ConfigError {}

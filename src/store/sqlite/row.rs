@@ -1,0 +1,133 @@
+//! Rows as records.
+//!
+//! What a claim is judged by has to be readable, or the row is
+//! [corrupt](StoreErrorKind::Corrupt). A response that cannot be read counts as
+//! one that was not kept.
+
+use bytes::Bytes;
+use jiff::Timestamp;
+use sqlx::{Decode, Row as _, Sqlite, Type, sqlite::SqliteRow};
+
+use crate::{
+    fingerprint::Fingerprint,
+    record::{
+        Completion, ExpiredRecord, KeptResponse, OwnerToken, Record, RecordState, ResourceId,
+        Tombstone,
+    },
+    scope::ScopedKey,
+    store::{StoreError, codec::decode_headers},
+};
+
+#[cfg(doc)]
+use crate::store::StoreErrorKind;
+
+pub(super) fn record(key: ScopedKey, row: &SqliteRow) -> Result<Record, StoreError> {
+    let state = match optional::<i64>(row, "status_code")? {
+        Some(status) => RecordState::Completed(Completion {
+            status: u16::try_from(status).map_err(|_| StoreError::corrupt("status_code"))?,
+            resource_id: resource_id(key, row),
+            response: response(key, row),
+        }),
+        None => RecordState::InProgress {
+            lease_until: time(row, "lease_until")?,
+            speculative: column::<i64>(row, "speculative")? != 0,
+        },
+    };
+    Ok(Record {
+        key,
+        fingerprint: fingerprint(row)?,
+        token: token(row)?,
+        attempt: u32::try_from(column::<i64>(row, "attempt")?)
+            .map_err(|_| StoreError::corrupt("attempt"))?,
+        created_at: time(row, "created_at")?,
+        expires_at: time(row, "expires_at")?,
+        state,
+    })
+}
+
+pub(super) fn expired(row: &SqliteRow) -> Result<ExpiredRecord, StoreError> {
+    let key: &str = column(row, "scoped_key")?;
+    let key = key.parse().map_err(|_| StoreError::corrupt("scoped_key"))?;
+    Ok(ExpiredRecord {
+        tombstone: tombstone(key, row)?,
+        token: token(row)?,
+        speculative: column::<i64>(row, "speculative")? != 0,
+    })
+}
+
+pub(crate) fn tombstone(key: ScopedKey, row: &SqliteRow) -> Result<Tombstone, StoreError> {
+    Ok(Tombstone {
+        key,
+        fingerprint: fingerprint(row)?,
+        status: u16::try_from(column::<i64>(row, "status_code")?)
+            .map_err(|_| StoreError::corrupt("status_code"))?,
+        resource_id: resource_id(key, row),
+        created_at: time(row, "created_at")?,
+        expired_at: time(row, "expired_at")?,
+    })
+}
+
+fn fingerprint(row: &SqliteRow) -> Result<Fingerprint, StoreError> {
+    match column::<&[u8]>(row, "fingerprint")? {
+        [] => Err(StoreError::corrupt("fingerprint")),
+        bytes => Ok(Fingerprint::from_bytes(bytes)),
+    }
+}
+
+fn token(row: &SqliteRow) -> Result<OwnerToken, StoreError> {
+    column::<&[u8]>(row, "token")?
+        .try_into()
+        .map(OwnerToken::from_bytes)
+        .map_err(|_| StoreError::corrupt("token"))
+}
+
+fn time(row: &SqliteRow, name: &'static str) -> Result<Timestamp, StoreError> {
+    Timestamp::from_microsecond(column(row, name)?).map_err(|_| StoreError::corrupt(name))
+}
+
+fn resource_id(key: ScopedKey, row: &SqliteRow) -> Option<ResourceId> {
+    let stored = optional::<&str>(row, "resource_id");
+    let id = stored.as_ref().ok().copied().flatten();
+    let read = id.and_then(ResourceId::new);
+    if read.is_none() && !matches!(stored, Ok(None)) {
+        tracing::error!(scoped_key = %key, "the stored resource id cannot be read");
+    }
+    read
+}
+
+fn response(key: ScopedKey, row: &SqliteRow) -> Option<KeptResponse> {
+    let stored = optional::<Vec<u8>>(row, "headers").and_then(|headers| {
+        let body = optional::<Vec<u8>>(row, "body")?;
+        Ok((headers, body))
+    });
+    let why = match stored {
+        Ok((None, None)) => return None,
+        Ok((Some(headers), Some(body))) => match decode_headers(headers.into()) {
+            Ok(headers) => {
+                let body = Bytes::from(body);
+                return Some(KeptResponse { headers, body });
+            }
+            Err(error) => error.to_string(),
+        },
+        Ok((None, Some(_))) => "a body without headers".to_owned(),
+        Ok((Some(_), None)) => "headers without a body".to_owned(),
+        Err(error) => error.to_string(),
+    };
+    tracing::error!(scoped_key = %key, why, "the stored response cannot be read");
+    None
+}
+
+/// A column that holds a value; decoded by itself, NULL would be read as zero.
+fn column<'r, T>(row: &'r SqliteRow, name: &'static str) -> Result<T, StoreError>
+where
+    T: Decode<'r, Sqlite> + Type<Sqlite>,
+{
+    optional(row, name)?.ok_or_else(|| StoreError::corrupt(name))
+}
+
+fn optional<'r, T>(row: &'r SqliteRow, name: &'static str) -> Result<Option<T>, StoreError>
+where
+    T: Decode<'r, Sqlite> + Type<Sqlite>,
+{
+    row.try_get(name).map_err(|_| StoreError::corrupt(name))
+}

@@ -1,0 +1,111 @@
+//! The tables, and the bookkeeping of their versions.
+
+use sqlx::{
+    Connection as _, SqlSafeStr as _, SqliteConnection,
+    migrate::{Migrate as _, MigrateError, Migration, MigrationType, Migrator},
+};
+
+use super::error::store_error;
+use crate::store::StoreError;
+
+/// The migrations of this crate, for whoever runs them by hand. They are
+/// recorded in `_axum_idempotency_migrations`; a `_sqlx_migrations` of the same
+/// database is neither read nor written.
+pub fn migrator() -> Migrator {
+    let migration = |kind, sql: &'static str| {
+        Migration::new(1, "idempotency".into(), kind, sql.into_sql_str(), false)
+    };
+    let mut migrator = Migrator::with_migrations(vec![
+        migration(
+            MigrationType::ReversibleUp,
+            include_str!("../../../migrations/sqlite/0001_idempotency.up.sql"),
+        ),
+        migration(
+            MigrationType::ReversibleDown,
+            include_str!("../../../migrations/sqlite/0001_idempotency.down.sql"),
+        ),
+    ]);
+    migrator.dangerous_set_table_name(BOOKKEEPING);
+    migrator
+}
+
+/// Runs what is missing. Processes that start together wait for each other.
+pub(super) async fn migrate(conn: &mut SqliteConnection) -> Result<(), StoreError> {
+    let failed = |error: sqlx::Error| store_error("migrating", error.into());
+    let begin = conn.begin_with(include_str!("sql/begin.sql"));
+    let mut transaction = begin.await.map_err(failed)?;
+    let bookkeeping = transaction.ensure_migrations_table(BOOKKEEPING);
+    bookkeeping.await.map_err(setup_error)?;
+    for migration in missing(&mut transaction).await? {
+        let applied = transaction.apply(BOOKKEEPING, &migration);
+        applied.await.map_err(setup_error)?;
+    }
+    transaction.commit().await.map_err(failed)
+}
+
+/// Finds out whether anything is missing, without a change.
+pub(super) async fn verify(conn: &mut SqliteConnection) -> Result<(), StoreError> {
+    match missing(conn).await?.first() {
+        None => Ok(()),
+        Some(migration) => Err(StoreError::setup(
+            "a migration is missing: open the store with migrations on (the default), or run \
+             those of store::sqlite::migrator",
+            MigrateError::VersionNotPresent(migration.version),
+        )),
+    }
+}
+
+/// The migrations of this crate that the database has not seen.
+async fn missing(conn: &mut SqliteConnection) -> Result<Vec<Migration>, StoreError> {
+    let migrator = migrator();
+    let applied = match conn.list_applied_migrations(BOOKKEEPING).await {
+        Ok(applied) => applied,
+        Err(MigrateError::Execute(error)) if is_missing(&error) => Vec::new(),
+        Err(error) => return Err(setup_error(error)),
+    };
+    let ups = || {
+        let all = migrator.iter();
+        all.filter(|known| known.migration_type.is_up_migration())
+    };
+    for one in &applied {
+        match ups().find(|known| known.version == one.version) {
+            Some(known) if known.checksum == one.checksum => {}
+            Some(_) => return Err(setup_error(MigrateError::VersionMismatch(one.version))),
+            None => return Err(setup_error(MigrateError::VersionMissing(one.version))),
+        }
+    }
+    let is_applied = |known: &&Migration| applied.iter().any(|one| one.version == known.version);
+    Ok(ups().filter(|known| !is_applied(known)).cloned().collect())
+}
+
+fn setup_error(error: MigrateError) -> StoreError {
+    match error {
+        MigrateError::Execute(error) => store_error("migrating", error.into()),
+        MigrateError::VersionMissing(_) => StoreError::setup(
+            "the schema is of a later version of axum-idempotency: update this process to it",
+            error,
+        ),
+        MigrateError::VersionMismatch(_) => StoreError::setup(
+            "the schema is of another build of axum-idempotency: use the released version that \
+             made it, or a new database",
+            error,
+        ),
+        MigrateError::ExecuteMigration(..) => StoreError::setup(
+            "a migration failed: rename or remove tables of the database that are called \
+             idempotency_keys, idempotency_key_archive or idempotency_ttls",
+            error,
+        ),
+        error => StoreError::setup(
+            "the record of migrations cannot be used: repair the table \
+             _axum_idempotency_migrations",
+            error,
+        ),
+    }
+}
+
+fn is_missing(error: &sqlx::Error) -> bool {
+    let message = error.as_database_error().map(|error| error.message());
+    message.is_some_and(|text| text.contains("no such table"))
+}
+
+const BOOKKEEPING: &str = "_axum_idempotency_migrations";

@@ -1,0 +1,5 @@
+SELECT fingerprint, status_code, resource_id, created_at, expired_at
+FROM idempotency_key_archive
+WHERE scoped_key = ?1 AND expired_at >= ?2
+ORDER BY status_code <> 0 DESC, expired_at DESC
+LIMIT 1

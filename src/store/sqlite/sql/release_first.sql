@@ -1,0 +1,2 @@
+DELETE FROM idempotency_keys
+WHERE scoped_key = ?1 AND token = ?2 AND status_code IS NULL AND attempt = 1

@@ -1,0 +1,4 @@
+DELETE FROM idempotency_keys
+WHERE expires_at <= ?2
+  AND (expires_at < ?2 OR rowid <= ?3)
+  AND (lease_until IS NULL OR lease_until <= ?1)

@@ -1,0 +1,1 @@
+SELECT min(smallest) FROM idempotency_ttls

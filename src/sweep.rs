@@ -1,0 +1,188 @@
+//! Moves expired records into the archive, in the background.
+
+use std::{fmt, sync::Arc, time::Duration};
+
+use tokio::{task::JoinHandle, time::Instant};
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    archive::Archive,
+    store::{Store, StoreError},
+};
+
+/// Sweeps one store into one archive: bounded batches, each its own
+/// transaction, oldest first, with a pause between, so that requests are never
+/// kept waiting for long. Any number of sweepers may run over one store.
+///
+/// ```
+/// use axum_idempotency::{Sweeper, archive::MemoryArchive, store::MemoryStore};
+///
+/// # async fn example() {
+/// let store = MemoryStore::new();
+/// let archive = MemoryArchive::new();
+/// let sweeper = Sweeper::new(store).archive(archive).start();
+/// // … serve …
+/// sweeper.stop().await;
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+#[must_use]
+pub struct Sweeper {
+    store: Arc<dyn Store>,
+    archive: Option<Arc<dyn Archive>>,
+    every: Duration,
+    pause: Duration,
+    batch: u32,
+}
+
+impl Sweeper {
+    /// A sweeper over `store`. Without an archive expired records are deleted.
+    pub fn new(store: impl Store) -> Self {
+        Self::new_dyn(Arc::new(store))
+    }
+
+    /// The same for a store that is chosen at run time.
+    pub fn new_dyn(store: Arc<dyn Store>) -> Self {
+        Self {
+            store,
+            archive: None,
+            every: DEFAULT_EVERY,
+            pause: DEFAULT_PAUSE,
+            batch: DEFAULT_BATCH,
+        }
+    }
+
+    /// Where expired records go.
+    pub fn archive(self, archive: impl Archive) -> Self {
+        self.archive_dyn(Arc::new(archive))
+    }
+
+    /// The same for an archive that is chosen at run time.
+    pub fn archive_dyn(mut self, archive: Arc<dyn Archive>) -> Self {
+        self.archive = Some(archive);
+        self
+    }
+
+    /// How long to rest when nothing is left. Default: 1 min.
+    pub fn every(mut self, every: Duration) -> Self {
+        self.every = every;
+        self
+    }
+
+    /// How long to rest between two batches. Default: 200 ms.
+    pub fn pause(mut self, pause: Duration) -> Self {
+        self.pause = pause;
+        self
+    }
+
+    /// The most records that one batch moves. Default: 10,000; a store may
+    /// move fewer at a time.
+    pub fn batch(mut self, records: u32) -> Self {
+        self.batch = records.max(1);
+        self
+    }
+
+    /// Sweeps until nothing is left, then prunes what is past the archive's
+    /// retention.
+    ///
+    /// # Errors
+    ///
+    /// The first that the store or the archive reports; what was moved stays
+    /// moved.
+    pub async fn sweep_once(&self) -> Result<Swept, StoreError> {
+        let archived = self
+            .until_none_left(|| self.store.sweep(self.archive.as_deref(), self.batch))
+            .await?;
+        let pruned = match &self.archive {
+            Some(archive) if archive.retention().is_some() => {
+                let now = self.store.now().await?;
+                self.until_none_left(|| archive.prune(now, self.batch))
+                    .await?
+            }
+            _ => 0,
+        };
+        Ok(Swept { archived, pruned })
+    }
+
+    async fn until_none_left<F>(&self, mut batch: impl FnMut() -> F) -> Result<u64, StoreError>
+    where
+        F: Future<Output = Result<u64, StoreError>>,
+    {
+        let mut total = 0;
+        loop {
+            match batch().await? {
+                0 => return Ok(total),
+                moved => total += moved,
+            }
+            tokio::time::sleep(self.pause).await;
+        }
+    }
+
+    /// Sweeps in the background until it is stopped. An error never ends it:
+    /// it is logged, and the next sweep begins after at most 10 s.
+    pub fn start(self) -> RunningSweeper {
+        let stop = CancellationToken::new();
+        let stopped = stop.clone();
+        let task = tokio::spawn(async move {
+            stopped.run_until_cancelled(self.sweep_for_ever()).await;
+        });
+        RunningSweeper { stop, task }
+    }
+
+    async fn sweep_for_ever(self) {
+        loop {
+            let begun = Instant::now();
+            let rest = match self.sweep_once().await {
+                Ok(swept) => {
+                    if swept != Swept::default() {
+                        tracing::info!(archived = swept.archived, pruned = swept.pruned, took = ?begun.elapsed(), "swept");
+                    }
+                    self.every
+                }
+                Err(error) => {
+                    tracing::error!(error = %error.causes(), "sweep failed: it is tried again");
+                    self.every.min(LONGEST_REST_AFTER_ERROR)
+                }
+            };
+            tokio::time::sleep(rest).await;
+        }
+    }
+}
+
+/// What a sweep moved.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Swept {
+    /// Records that left the live store.
+    pub archived: u64,
+    /// Tombstones deleted because they were past the archive's retention.
+    pub pruned: u64,
+}
+
+/// A sweeper in the background. Dropped, it goes on until its runtime ends.
+pub struct RunningSweeper {
+    stop: CancellationToken,
+    task: JoinHandle<()>,
+}
+
+impl RunningSweeper {
+    /// Stops between two steps: a batch under way is finished by the store or
+    /// left undone, never half done.
+    pub async fn stop(self) {
+        self.stop.cancel();
+        // A sweeper that panicked has stopped too.
+        let _ = self.task.await;
+    }
+}
+
+impl fmt::Debug for RunningSweeper {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RunningSweeper")
+            .field("finished", &self.task.is_finished())
+            .finish()
+    }
+}
+
+const DEFAULT_EVERY: Duration = Duration::from_secs(60);
+const DEFAULT_PAUSE: Duration = Duration::from_millis(200);
+const DEFAULT_BATCH: u32 = 10_000;
+const LONGEST_REST_AFTER_ERROR: Duration = Duration::from_secs(10);

@@ -1,0 +1,5 @@
+//! The one test binary.
+
+mod conformance;
+mod sqlite;
+mod vectors;

@@ -1,0 +1,32 @@
+#!/usr/bin/env bash
+# The one test command: sets up what the tests need, then runs every test with
+# all features, and the doc tests.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+# Programs the tests need, as command:package. They are installed from Debian's
+# packages as root or through sudo; elsewhere what is missing is named.
+needs=(cc:gcc curl:curl)
+
+missing=()
+for need in "${needs[@]}"; do
+    command -v "${need%%:*}" >/dev/null || missing+=("${need##*:}")
+done
+if ((${#missing[@]})); then
+    if command -v apt-get >/dev/null && [ "$(id -u)" = 0 ]; then
+        as_root=()
+    elif command -v apt-get >/dev/null && sudo -n true 2>/dev/null; then
+        as_root=(sudo -n)
+    else
+        echo "tests/run.sh: install these first: ${missing[*]}" >&2
+        exit 1
+    fi
+    "${as_root[@]}" apt-get update -qq
+    "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends "${missing[@]}"
+fi
+command -v cargo >/dev/null || { echo "tests/run.sh: install Rust $(sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml) or later first" >&2; exit 1; }
+
+# The services under test are built before the tests that start them.
+cargo build --all-features --examples
+cargo test --all-features --lib --tests
+cargo test --all-features --doc
