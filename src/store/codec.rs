@@ -75,10 +75,10 @@ const VERSION: u8 = 1;
 /// Seven bits a byte, the low ones first; the high bit says that more follow.
 fn push_number(bytes: &mut Vec<u8>, mut number: usize) {
     while number >= 0x80 {
-        bytes.push((number & 0x7f) as u8 | 0x80);
+        bytes.push(number.to_le_bytes()[0] | 0x80);
         number >>= 7;
     }
-    bytes.push((number & 0x7f) as u8);
+    bytes.push(number.to_le_bytes()[0]);
 }
 
 struct Reader(Bytes);

@@ -59,6 +59,7 @@ use crate::{
     scope::ScopedKey,
 };
 
+#[cfg(feature = "sqlite")]
 mod codec;
 mod error;
 mod memory;

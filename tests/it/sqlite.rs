@@ -28,7 +28,7 @@ mod setup;
 mod sweep;
 
 const LEASE: Duration = Duration::from_secs(30);
-const TTL: Duration = Duration::from_secs(24 * 60 * 60);
+const TTL: Duration = Duration::from_hours(24);
 
 /// A store in a directory of its own, with a clock that the test moves.
 struct Fixture {
@@ -100,7 +100,7 @@ impl Raw {
     }
 }
 
-fn key(name: impl ToString) -> ScopedKey {
+fn key(name: impl ToString + Copy) -> ScopedKey {
     let name = IdempotencyKey::new(&name.to_string()).expect("a key");
     let principal = Principal::new("alice");
     ScopedKey::derive(

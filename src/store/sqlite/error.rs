@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use sqlx::error::DatabaseError;
+
 use crate::store::StoreError;
 
 /// Why an [operation](super::Operation) has no answer.
@@ -55,7 +57,11 @@ pub(super) fn store_error(what: &'static str, error: Arc<sqlx::Error>) -> StoreE
             "the file is no SQLite database: name another file in the URL, or remove this one",
             error,
         ),
-        Some(SQLITE_ERROR) if names_missing_schema(&error) => StoreError::setup(
+        Some(SQLITE_ERROR) if says(&error, &["no such index"]) => StoreError::setup(
+            "an index is missing: create it again, as the migration of this crate does",
+            error,
+        ),
+        Some(SQLITE_ERROR) if says(&error, &MISSING_SCHEMA) => StoreError::setup(
             "the schema is missing or older than this crate: run SqliteStore::migrate, or open \
              the store with migrations on",
             error,
@@ -79,9 +85,9 @@ pub(super) fn is_broken(error: &sqlx::Error) -> bool {
     match error {
         sqlx::Error::Database(_) => matches!(
             code(error).map(primary),
-            Some(SQLITE_NOMEM | SQLITE_IOERR | SQLITE_CORRUPT | SQLITE_CANTOPEN | SQLITE_NOTADB)
+            Some(SQLITE_IOERR | SQLITE_CORRUPT | SQLITE_CANTOPEN | SQLITE_NOTADB)
         ),
-        sqlx::Error::WorkerCrashed | sqlx::Error::Io(_) | sqlx::Error::Protocol(_) => true,
+        sqlx::Error::WorkerCrashed | sqlx::Error::Io(_) => true,
         _ => false,
     }
 }
@@ -89,18 +95,20 @@ pub(super) fn is_broken(error: &sqlx::Error) -> bool {
 /// A `ROLLBACK` that had nothing left to do: some failures undo the whole
 /// transaction by themselves.
 pub(super) fn is_rolled_back(error: &sqlx::Error) -> bool {
-    let message = error.as_database_error().map(|error| error.message());
-    message.is_some_and(|text| text.contains("no transaction is active"))
+    says(error, &["no transaction is active"])
 }
 
-fn names_missing_schema(error: &sqlx::Error) -> bool {
-    let message = error.as_database_error().map(|error| error.message());
-    message.is_some_and(|text| {
-        ["no such table", "no such column", "has no column named"]
-            .iter()
-            .any(|start| text.contains(start))
-    })
+pub(super) fn is_missing_table(error: &sqlx::Error) -> bool {
+    says(error, &["no such table"])
 }
+
+fn says(error: &sqlx::Error, texts: &[&str]) -> bool {
+    let error = error.as_database_error();
+    let message = error.map(DatabaseError::message);
+    message.is_some_and(|message| texts.iter().any(|text| message.contains(text)))
+}
+
+const MISSING_SCHEMA: [&str; 3] = ["no such table", "no such column", "has no column named"];
 
 fn code(error: &sqlx::Error) -> Option<u32> {
     error.as_database_error()?.code()?.parse().ok()
@@ -116,7 +124,6 @@ const SQLITE_ERROR: u32 = 1;
 const SQLITE_PERM: u32 = 3;
 const SQLITE_BUSY: u32 = 5;
 const SQLITE_LOCKED: u32 = 6;
-const SQLITE_NOMEM: u32 = 7;
 const SQLITE_READONLY: u32 = 8;
 const SQLITE_IOERR: u32 = 10;
 const SQLITE_CORRUPT: u32 = 11;

@@ -5,7 +5,7 @@ use sqlx::{
     migrate::{Migrate as _, MigrateError, Migration, MigrationType, Migrator},
 };
 
-use super::error::store_error;
+use super::error::{is_missing_table, store_error};
 use crate::store::StoreError;
 
 /// The migrations of this crate, for whoever runs them by hand. They are
@@ -45,8 +45,12 @@ pub(super) async fn migrate(conn: &mut SqliteConnection) -> Result<(), StoreErro
 
 /// Finds out whether anything is missing, without a change.
 pub(super) async fn verify(conn: &mut SqliteConnection) -> Result<(), StoreError> {
-    match missing(conn).await?.first() {
-        None => Ok(()),
+    let failed = |error: sqlx::Error| store_error("opening the database", error.into());
+    // A lock to write, so that a read-only file is found out now.
+    let begin = conn.begin_with(include_str!("sql/begin.sql"));
+    let mut transaction = begin.await.map_err(failed)?;
+    match missing(&mut transaction).await?.first() {
+        None => transaction.rollback().await.map_err(failed),
         Some(migration) => Err(StoreError::setup(
             "a migration is missing: open the store with migrations on (the default), or run \
              those of store::sqlite::migrator",
@@ -60,7 +64,7 @@ async fn missing(conn: &mut SqliteConnection) -> Result<Vec<Migration>, StoreErr
     let migrator = migrator();
     let applied = match conn.list_applied_migrations(BOOKKEEPING).await {
         Ok(applied) => applied,
-        Err(MigrateError::Execute(error)) if is_missing(&error) => Vec::new(),
+        Err(MigrateError::Execute(error)) if is_missing_table(&error) => Vec::new(),
         Err(error) => return Err(setup_error(error)),
     };
     let ups = || {
@@ -101,11 +105,6 @@ fn setup_error(error: MigrateError) -> StoreError {
             error,
         ),
     }
-}
-
-fn is_missing(error: &sqlx::Error) -> bool {
-    let message = error.as_database_error().map(|error| error.message());
-    message.is_some_and(|text| text.contains("no such table"))
 }
 
 const BOOKKEEPING: &str = "_axum_idempotency_migrations";

@@ -180,6 +180,37 @@ async fn a_transaction_that_ended_by_itself_harms_nobody_after_it() {
     }
 }
 
+/// Runs one statement, with sixty-four kilobytes to put somewhere.
+struct Run(&'static str);
+
+impl Operation for Run {
+    const WHAT: &'static str = "running";
+    type Answer = ();
+
+    async fn run(&self, conn: &mut SqliteConnection, _now: Timestamp) -> Result<(), Failure> {
+        query(self.0).bind(vec![0; 1 << 16]).execute(conn).await?;
+        Ok(())
+    }
+}
+
+#[tokio::test]
+async fn a_full_disk_refuses_what_does_not_fit_and_nothing_else() {
+    let (_dir, db) = on_file(1).await;
+    let limit = Run("PRAGMA max_page_count = 24");
+    db.write(limit).await.expect("a limit");
+    let too_much = Run("INSERT INTO idempotency_ttls VALUES (?1, 1, 1, 1)");
+    let (before, full, after) = tokio::join!(
+        db.write(Break::times(0)),
+        db.write(too_much),
+        db.write(Break::times(0)),
+    );
+    before.expect("it fits");
+    after.expect("it fits");
+    let error = full.expect_err("too much");
+    assert_eq!(error.kind(), StoreErrorKind::Full);
+    assert_eq!(db.read(Count).await.expect("a count"), 2);
+}
+
 #[tokio::test]
 async fn a_corrupt_row_costs_its_batch_nothing() {
     struct Corrupt;

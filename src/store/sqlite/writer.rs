@@ -193,13 +193,17 @@ impl Task {
 
     async fn write(&mut self, batch: &mut Vec<Box<dyn Job>>) {
         let Err(undone) = self.transact(batch).await else {
-            batch.drain(..).for_each(|job| job.answer());
+            for job in batch.drain(..) {
+                job.answer();
+            }
             return;
         };
         let again = undone.is_broken || (undone.stage == Stage::Run && batch.len() > 1);
         if undone.stage == Stage::Commit || !again {
             let error = Arc::new(undone.error);
-            batch.drain(..).for_each(|job| job.fail(Arc::clone(&error)));
+            for job in batch.drain(..) {
+                job.fail(Arc::clone(&error));
+            }
             return;
         }
         tracing::warn!(

@@ -250,7 +250,7 @@ fn same(record: Option<Record>) -> Option<(u32, Timestamp, Timestamp, RecordStat
 
 #[tokio::test]
 async fn the_smallest_ttl_counts_until_the_largest_has_passed() {
-    const HOUR: Duration = Duration::from_secs(3_600);
+    const HOUR: Duration = Duration::from_hours(1);
     let fixture = Fixture::new().await;
     let other = fixture.other().await;
     let publish = async |store: &SqliteStore, process: u128, smallest, largest| {

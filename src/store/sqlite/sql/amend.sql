@@ -6,6 +6,5 @@ SET status_code = ?2,
     headers     = ?4,
     body        = ?5,
     lease_until = NULL,
-    speculative = 0,
     token       = randomblob(16)
-WHERE scoped_key = ?1 AND status_code IS NULL AND lease_until <= ?6
+WHERE scoped_key = ?1 AND status_code IS NULL AND lease_until <= ?6 AND speculative = 0

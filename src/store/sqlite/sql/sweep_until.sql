@@ -6,7 +6,7 @@ FROM (
            sum(size) OVER (ORDER BY expires_at, row ROWS UNBOUNDED PRECEDING) - size AS before
     FROM (
         SELECT expires_at, rowid AS row, coalesce(length(body), 0) AS size
-        FROM idempotency_keys
+        FROM idempotency_keys INDEXED BY idempotency_keys_expires_at
         WHERE expires_at <= ?1 AND (lease_until IS NULL OR lease_until <= ?1)
         ORDER BY expires_at, rowid
         LIMIT ?2
