@@ -3,8 +3,8 @@
 
 use std::{
     sync::{
-        Mutex, PoisonError,
-        atomic::{AtomicBool, Ordering},
+        Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::Duration,
 };
@@ -21,19 +21,19 @@ use crate::{
 #[derive(Debug)]
 pub(crate) struct TtlsInForce {
     process: Uuid,
-    state: Mutex<State>,
+    /// Smallest and largest of this process's policies.
+    own: Mutex<Option<(Duration, Duration)>>,
     publishing: tokio::sync::Mutex<()>,
     refreshing: AtomicBool,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct State {
-    own: Option<(Duration, Duration)>,
-    /// What the store answered, to which own TTLs, and when.
-    published: Option<(Duration, (Duration, Duration), Instant)>,
+    begun: Instant,
+    /// The smallest TTL in force in microseconds, and for how long after
+    /// `begun`, in milliseconds, that is known. Every request reads them.
+    smallest: AtomicU64,
+    known_at: AtomicU64,
 }
 
 /// What is known without asking the store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Known {
     Fresh(Duration),
     /// Still right, but others may have published since.
@@ -45,31 +45,37 @@ impl TtlsInForce {
     pub(crate) fn new() -> Self {
         Self {
             process: Uuid::new_v4(),
-            state: Mutex::new(State {
-                own: None,
-                published: None,
-            }),
+            own: Mutex::default(),
             publishing: tokio::sync::Mutex::default(),
             refreshing: AtomicBool::new(false),
+            begun: Instant::now(),
+            smallest: AtomicU64::new(0),
+            known_at: AtomicU64::new(NEVER),
         }
     }
 
-    /// A policy with this TTL shares the store from now on.
+    /// A policy with this TTL shares the store from now on. What was published
+    /// without it no longer counts.
     pub(crate) fn add(&self, ttl: Ttl) {
-        let mut state = self.lock();
         let ttl = ttl.get();
-        let (smallest, largest) = state.own.unwrap_or((ttl, ttl));
-        state.own = Some((smallest.min(ttl), largest.max(ttl)));
+        let mut own = self.own();
+        let (smallest, largest) = own.unwrap_or((ttl, ttl));
+        let with_it = Some((smallest.min(ttl), largest.max(ttl)));
+        if *own != with_it {
+            *own = with_it;
+            self.known_at.store(NEVER, Ordering::Release);
+        }
     }
 
     pub(crate) fn known(&self) -> Known {
-        let state = self.lock();
-        match state.published {
-            Some((smallest, own, when)) if Some(own) == state.own => match when.elapsed() {
-                age if age < REREAD_AFTER => Known::Fresh(smallest),
-                age if age < STALE_AFTER => Known::Ageing(smallest),
-                _ => Known::No,
-            },
+        let known_at = self.known_at.load(Ordering::Acquire);
+        if known_at == NEVER {
+            return Known::No;
+        }
+        let smallest = Duration::from_micros(self.smallest.load(Ordering::Acquire));
+        match self.elapsed().saturating_sub(known_at) {
+            age if age < REREAD_AFTER => Known::Fresh(smallest),
+            age if age < STALE_AFTER => Known::Ageing(smallest),
             _ => Known::No,
         }
     }
@@ -80,18 +86,22 @@ impl TtlsInForce {
         if let Known::Fresh(smallest) = self.known() {
             return Ok(smallest);
         }
-        let asked = Instant::now();
-        let own = self
-            .lock()
-            .own
-            .unwrap_or((Ttl::DEFAULT.get(), Ttl::DEFAULT.get()));
+        let asked = self.elapsed();
+        let published = *self.own();
+        let (smallest, largest) = published.unwrap_or((Ttl::DEFAULT.get(), Ttl::DEFAULT.get()));
         let notice = TtlNotice {
             process: self.process,
-            smallest: own.0,
-            largest: own.1,
+            smallest,
+            largest,
         };
-        let smallest = store.publish_ttl(notice).await?.min(own.0);
-        self.lock().published = Some((smallest, own, asked));
+        let smallest = store.publish_ttl(notice).await?.min(smallest);
+        let micros = u64::try_from(smallest.as_micros()).unwrap_or(u64::MAX);
+        // A policy that was added meanwhile has to be published too.
+        let own = self.own();
+        if *own == published {
+            self.smallest.store(micros, Ordering::Release);
+            self.known_at.store(asked, Ordering::Release);
+        }
         Ok(smallest)
     }
 
@@ -104,12 +114,18 @@ impl TtlsInForce {
         self.refreshing.store(false, Ordering::Release);
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Milliseconds since this was made.
+    fn elapsed(&self) -> u64 {
+        u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(NEVER - 1)
+    }
+
+    fn own(&self) -> MutexGuard<'_, Option<(Duration, Duration)>> {
+        self.own.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// From then on the next request rereads in the background.
-const REREAD_AFTER: Duration = Duration::from_secs(15);
-/// From then on no request is judged by what was read.
-const STALE_AFTER: Duration = Duration::from_secs(120);
+const NEVER: u64 = u64::MAX;
+/// From then on the next request rereads in the background (milliseconds).
+const REREAD_AFTER: u64 = 15_000;
+/// From then on no request is judged by what was read (milliseconds).
+const STALE_AFTER: u64 = 120_000;

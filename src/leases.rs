@@ -3,7 +3,10 @@
 
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
     time::Duration,
 };
 
@@ -20,16 +23,13 @@ use crate::{
 #[derive(Debug)]
 pub(crate) struct Leases {
     store: Arc<dyn Store>,
-    state: Mutex<State>,
+    // Sharded by token: every request comes by here twice.
+    held: Vec<Mutex<HashMap<OwnerToken, Held>>>,
+    begun: Instant,
+    /// When the renewer looks next, in microseconds after `begun`.
+    next_look: AtomicU64,
+    renewer: Mutex<Option<JoinHandle<()>>>,
     wake: Notify,
-}
-
-#[derive(Debug, Default)]
-struct State {
-    held: HashMap<OwnerToken, Held>,
-    /// When the renewer looks next; `None` while nothing is held.
-    next_look: Option<Instant>,
-    renewer: Option<JoinHandle<()>>,
 }
 
 #[derive(Debug)]
@@ -54,7 +54,10 @@ impl Leases {
     pub(crate) fn new(store: Arc<dyn Store>) -> Self {
         Self {
             store,
-            state: Mutex::default(),
+            held: (0..SHARDS).map(|_| Mutex::default()).collect(),
+            begun: Instant::now(),
+            next_look: AtomicU64::new(NEVER),
+            renewer: Mutex::default(),
             wake: Notify::new(),
         }
     }
@@ -74,18 +77,11 @@ impl Leases {
             granted,
             lost: lost.clone(),
         };
-        let due = held.due();
-        let mut state = self.lock();
-        state.held.insert(token, held);
-        if state.next_look.is_none_or(|look| due < look) {
-            state.next_look = Some(due);
-            // It also ends with its runtime.
-            if state.renewer.as_ref().is_none_or(JoinHandle::is_finished) {
-                state.renewer = Some(tokio::spawn(renew_while_held(Arc::clone(self))));
-            }
-            self.wake.notify_one();
+        let due = self.micros(held.due());
+        self.shard(token).insert(token, held);
+        if due < self.next_look.load(Ordering::SeqCst) {
+            self.look_at(due);
         }
-        drop(state);
         HeldLease {
             leases: Arc::clone(self),
             token,
@@ -93,48 +89,56 @@ impl Leases {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Has the renewer look at `due`, or earlier. It ends when nothing is held,
+    /// and with its runtime; the next lease starts another.
+    fn look_at(self: &Arc<Self>, due: u64) {
+        let mut renewer = self.renewer.lock().unwrap_or_else(PoisonError::into_inner);
+        self.next_look.fetch_min(due, Ordering::SeqCst);
+        if renewer.as_ref().is_none_or(JoinHandle::is_finished) {
+            *renewer = Some(tokio::spawn(renew_while_held(Arc::clone(self))));
+        }
+        self.wake.notify_one();
     }
 
-    /// When to look next; `None` ends the renewer, and the next lease starts
-    /// another.
+    /// When to look next; `None` ends the renewer.
     fn next_look(&self) -> Option<Instant> {
-        let mut state = self.lock();
-        if state.next_look.is_none() {
-            state.renewer = None;
+        let mut renewer = self.renewer.lock().unwrap_or_else(PoisonError::into_inner);
+        let next = self.next_look.load(Ordering::SeqCst);
+        if next == NEVER {
+            *renewer = None;
+            return None;
         }
-        state.next_look
+        Some(self.begun + Duration::from_micros(next))
     }
 
     /// The leases to renew now, and for how long the call may take.
     fn due(&self, now: Instant) -> (Vec<Renewal>, Duration) {
-        let state = self.lock();
-        // With those that are due go those that soon will be: one call.
-        let due = state.held.iter().filter(|(_, held)| held.soon_due(now));
-        let renewals: Vec<_> = due
-            .map(|(token, held)| Renewal {
+        let mut renewals = Vec::new();
+        for shard in self.shards() {
+            // With those that are due go those that soon will be: one call.
+            let due = shard.iter().filter(|(_, held)| held.soon_due(now));
+            renewals.extend(due.map(|(token, held)| Renewal {
                 key: held.key,
                 token: *token,
                 lease: held.lease,
                 confirmed: false,
-            })
-            .collect();
+            }));
+        }
         let shortest = renewals.iter().map(|renewal| renewal.lease).min();
         (renewals, shortest.unwrap_or_default() / 3)
     }
 
     fn renewed(&self, renewals: &[Renewal], answers: &[Renewed], asked: Instant) {
-        let mut state = self.lock();
         for (renewal, answer) in renewals.iter().zip(answers) {
+            let mut shard = self.shard(renewal.token);
             match answer {
                 Renewed::Until(_) => {
-                    if let Some(held) = state.held.get_mut(&renewal.token) {
+                    if let Some(held) = shard.get_mut(&renewal.token) {
                         held.granted = asked;
                     }
                 }
                 Renewed::Lost => {
-                    if let Some(held) = state.held.remove(&renewal.token) {
+                    if let Some(held) = shard.remove(&renewal.token) {
                         tracing::warn!(scoped_key = %held.key, "lease lost: another attempt has taken over");
                         held.lost.cancel();
                     }
@@ -144,21 +148,39 @@ impl Leases {
     }
 
     /// Tells handlers whose lease has run out because it could not be renewed,
-    /// and says when to look again.
-    fn plan(&self, now: Instant, failed: bool) -> Option<Instant> {
-        let mut state = self.lock();
-        for held in state.held.values() {
-            if held.granted + held.lease <= now && !held.lost.is_cancelled() {
-                tracing::warn!(scoped_key = %held.key, "lease lapsed: it could not be renewed");
-                held.lost.cancel();
+    /// and plans the next look.
+    fn plan(&self, now: Instant, failed: bool) {
+        // A lease that begins from here on plans its own look; one that began
+        // before is seen below.
+        self.next_look.store(NEVER, Ordering::SeqCst);
+        for shard in self.shards() {
+            for held in shard.values() {
+                if held.granted + held.lease <= now && !held.lost.is_cancelled() {
+                    tracing::warn!(scoped_key = %held.key, "lease lapsed: it could not be renewed");
+                    held.lost.cancel();
+                }
+                let due = match failed {
+                    true => held.due().max(now + held.lease / 12),
+                    false => held.due(),
+                };
+                self.next_look.fetch_min(self.micros(due), Ordering::SeqCst);
             }
         }
-        let next = state.held.values().map(|held| match failed {
-            true => held.due().max(now + held.lease / 12),
-            false => held.due(),
-        });
-        state.next_look = next.min();
-        state.next_look
+    }
+
+    fn micros(&self, time: Instant) -> u64 {
+        let micros = time.saturating_duration_since(self.begun).as_micros();
+        u64::try_from(micros).unwrap_or(NEVER - 1)
+    }
+
+    fn shard(&self, token: OwnerToken) -> MutexGuard<'_, HashMap<OwnerToken, Held>> {
+        let shard = usize::from(token.as_bytes()[0]) % self.held.len();
+        self.held[shard].lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn shards(&self) -> impl Iterator<Item = MutexGuard<'_, HashMap<OwnerToken, Held>>> {
+        let shards = self.held.iter();
+        shards.map(|shard| shard.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
@@ -212,7 +234,7 @@ impl HeldLease {
 
     /// The lease was granted again by a call that began at `asked`.
     pub(crate) fn granted(&self, asked: Instant) {
-        if let Some(held) = self.leases.lock().held.get_mut(&self.token) {
+        if let Some(held) = self.leases.shard(self.token).get_mut(&self.token) {
             held.granted = asked;
         }
     }
@@ -220,6 +242,9 @@ impl HeldLease {
 
 impl Drop for HeldLease {
     fn drop(&mut self) {
-        self.leases.lock().held.remove(&self.token);
+        self.leases.shard(self.token).remove(&self.token);
     }
 }
+
+const NEVER: u64 = u64::MAX;
+const SHARDS: usize = 16;
