@@ -299,8 +299,11 @@ fn write(
         expires_at: age.expires_at,
         lease_until: after(now, request.lease),
         // Whatever the key looks like, a takeover may find that an earlier
-        // attempt got as far as the archive.
-        ask_archive: age.ask_archive || (attempt > 1 && request.age.lookup_after.is_some()),
+        // attempt got as far as the archive. And what is marked speculative must
+        // not run before it is confirmed, though the key now looks young.
+        ask_archive: age.ask_archive
+            || speculative
+            || (attempt > 1 && request.age.lookup_after.is_some()),
     };
     let record = Record {
         key: request.key,

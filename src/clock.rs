@@ -93,7 +93,7 @@ pub(crate) fn from_micros(micros: i64) -> Timestamp {
 
 /// `time + span`, stopping at the end of the calendar.
 pub(crate) fn after(time: Timestamp, span: Duration) -> Timestamp {
-    time.checked_add(span).map_or(Timestamp::MAX, to_micros)
+    to_micros(time.checked_add(span).unwrap_or(Timestamp::MAX))
 }
 
 /// How long it is from `earlier` to `later`; zero when the order is reversed.

@@ -4,80 +4,93 @@ use std::{
     fmt,
     future::Future,
     pin::Pin,
-    task::{Context, Poll, ready},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    task::{Context, Poll},
 };
 
+use futures_util::future::BoxFuture;
 use tokio::runtime::Handle;
-use tokio_util::task::{TaskTracker, task_tracker::TaskTrackerToken};
 use tracing::{Instrument as _, Span};
 
-/// A future that is polled by its caller for as long as the caller lives, and
-/// goes on in a task of its own when the caller is dropped.
+/// A future that is polled by its caller for as long as the caller lives. When
+/// the caller is dropped while the work is [`Bound`], what is left of it goes on
+/// in a task of its own.
 ///
 /// A task from the start would do the same, at the price of a hand-over
-/// between threads for every request: most of what the layer costs.
-pub(crate) struct Detached<F: Future<Output: Send> + Send + 'static> {
-    work: Option<Work<F>>,
+/// between threads for every request: most of what the layer would cost.
+pub(crate) struct Detachable<T: Send + 'static> {
+    work: Option<BoxFuture<'static, T>>,
+    bound: Bound,
+    span: Span,
     runtime: Handle,
 }
 
-struct Work<F> {
-    future: Pin<Box<F>>,
-    span: Span,
-    /// Shutdown waits for it.
-    tracked: TaskTrackerToken,
+/// Whether the work has begun something that it has to end.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Bound(Arc<AtomicBool>);
+
+impl Bound {
+    /// From here on the work goes on without its caller.
+    pub(crate) fn bind(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+
+    /// From here on it ends with its caller.
+    pub(crate) fn unbind(&self) {
+        self.0.store(false, Ordering::Relaxed);
+    }
 }
 
-impl<F: Future<Output: Send> + Send + 'static> Detached<F> {
-    /// Must be called inside a runtime; the current span is kept.
-    pub(crate) fn new(tasks: &TaskTracker, future: F) -> Self {
+impl<T: Send + 'static> Detachable<T> {
+    /// Has to be called inside a runtime; the current span is kept.
+    pub(crate) fn new<F>(work: impl FnOnce(Bound) -> F) -> Self
+    where
+        F: Future<Output = T> + Send + 'static,
+    {
+        let bound = Bound::default();
         Self {
-            work: Some(Work {
-                future: Box::pin(future),
-                span: Span::current(),
-                tracked: tasks.token(),
-            }),
+            work: Some(Box::pin(work(bound.clone()))),
+            bound,
+            span: Span::current(),
             runtime: Handle::current(),
         }
     }
 }
 
-impl<F: Future<Output: Send> + Send + 'static> Future for Detached<F> {
-    type Output = F::Output;
+impl<T: Send + 'static> Future for Detachable<T> {
+    type Output = T;
 
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
-        let Some(work) = &mut self.work else {
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<T> {
+        // Taken out, so that work that panics is not taken up again.
+        let Some(mut work) = self.work.take() else {
             return Poll::Pending;
         };
-        let output = ready!(work.future.as_mut().poll(cx));
-        self.work = None;
-        Poll::Ready(output)
+        let polled = work.as_mut().poll(cx);
+        if polled.is_pending() {
+            self.work = Some(work);
+        }
+        polled
     }
 }
 
-impl<F: Future<Output: Send> + Send + 'static> Drop for Detached<F> {
+impl<T: Send + 'static> Drop for Detachable<T> {
     fn drop(&mut self) {
-        // A future that panicked cannot go on.
-        if let Some(work) = self.work.take().filter(|_| !std::thread::panicking()) {
-            let Work {
-                future,
-                span,
-                tracked,
-            } = work;
+        let bound = self.bound.0.load(Ordering::Relaxed);
+        if let Some(work) = self.work.take().filter(|_| bound) {
+            let span = std::mem::replace(&mut self.span, Span::none());
             tracing::debug!(parent: &span, "the client hung up: its request goes on");
-            self.runtime.spawn(
-                async move {
-                    future.await;
-                    drop(tracked);
-                }
-                .instrument(span),
-            );
+            self.runtime.spawn(work.instrument(span));
         }
     }
 }
 
-impl<F: Future<Output: Send> + Send + 'static> fmt::Debug for Detached<F> {
+impl<T: Send + 'static> fmt::Debug for Detachable<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Detached").finish_non_exhaustive()
+        f.debug_struct("Detachable")
+            .field("bound", &self.bound)
+            .finish_non_exhaustive()
     }
 }

@@ -175,7 +175,9 @@ impl Leases {
 
     fn shard(&self, token: OwnerToken) -> MutexGuard<'_, HashMap<OwnerToken, Held>> {
         let shard = usize::from(token.as_bytes()[0]) % self.held.len();
-        self.held[shard].lock().unwrap_or_else(PoisonError::into_inner)
+        self.held[shard]
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
     fn shards(&self) -> impl Iterator<Item = MutexGuard<'_, HashMap<OwnerToken, Held>>> {

@@ -51,6 +51,7 @@ macro_rules! __conformance_cases {
                 a_takeover_made_twice_is_one_attempt
                 a_lapsed_claim_made_again_is_its_own
                 an_unconfirmed_claim_made_again_stays_unconfirmed
+                an_unconfirmed_claim_made_again_has_to_be_confirmed
                 a_confirmed_claim_made_again_stays_confirmed
                 a_completed_claim_made_again_is_completed
                 a_claim_made_again_after_its_release_is_fresh
@@ -158,6 +159,7 @@ macro_rules! __conformance_cases {
                 a_record_that_took_an_outcome_stays
                 a_record_that_was_claimed_anew_stays
                 a_record_that_its_owner_claimed_again_stays
+                a_record_that_differs_from_the_listed_one_stays
                 only_the_same_records_are_counted
                 a_sweep_in_two_phases_moves_like_any_other
                 a_sweep_into_another_database_moves_the_records

@@ -101,6 +101,7 @@ mod renew;
 mod replay;
 mod retention;
 mod scheme;
+mod stand_in;
 mod support;
 mod sweep;
 mod sweep_race;

@@ -73,6 +73,19 @@ pub(super) async fn an_unconfirmed_claim_made_again_stays_unconfirmed(fixture: &
     );
 }
 
+pub(super) async fn an_unconfirmed_claim_made_again_has_to_be_confirmed(fixture: &dyn Fixture) {
+    let store = &*fixture.store();
+    let mut first = old("k", now(store).await);
+    claim(store, &first).await.claimed("the first claim");
+    // By now the key counts as young: a larger TTL is in force, or the clock
+    // stepped back.
+    first.age.lookup_after = Some(4 * TTL);
+    let again = claim(store, &first).await.claimed("the claim made again");
+    same(&again.ask_archive, &true, "whether to ask the archive");
+    let is_speculative = record(store, first.key).await.is_speculative();
+    same(&is_speculative, &true, "whether it is unconfirmed");
+}
+
 pub(super) async fn a_confirmed_claim_made_again_stays_confirmed(fixture: &dyn Fixture) {
     let store = &*fixture.store();
     let first = old("k", now(store).await);

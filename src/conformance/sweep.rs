@@ -2,16 +2,11 @@
 
 use std::time::Duration;
 
-use async_trait::async_trait;
-use jiff::Timestamp;
-
-use super::{Fixture, support::*};
+use super::{Fixture, stand_in::Unreachable, support::*};
 use crate::{
-    archive::Archive,
     claim::ClaimRequest,
-    record::{ResourceId, Tombstone},
-    scope::ScopedKey,
-    store::{Fenced, Renewal, StoreError, StoreIdentity},
+    record::Tombstone,
+    store::{Fenced, Renewal},
 };
 
 /// An attempt whose record lives for `ttl`.
@@ -319,45 +314,4 @@ pub(super) async fn a_swept_key_is_unknown_to_the_store(fixture: &dyn Fixture) {
         &Some(201),
         "the status in the archive",
     );
-}
-
-/// An archive that is down.
-#[derive(Debug)]
-struct Unreachable;
-
-impl Unreachable {
-    fn error<T>() -> Result<T, StoreError> {
-        Err(StoreError::unavailable("an archive", "it is down"))
-    }
-}
-
-#[async_trait]
-impl Archive for Unreachable {
-    fn within(&self) -> Option<StoreIdentity> {
-        None
-    }
-
-    fn retention(&self) -> Option<Duration> {
-        None
-    }
-
-    async fn lookup(
-        &self,
-        _: ScopedKey,
-        _: Option<Timestamp>,
-    ) -> Result<Option<Tombstone>, StoreError> {
-        Self::error()
-    }
-
-    async fn insert(&self, _: &[Tombstone]) -> Result<(), StoreError> {
-        Self::error()
-    }
-
-    async fn amend(&self, _: ScopedKey, _: u16, _: Option<ResourceId>) -> Result<bool, StoreError> {
-        Self::error()
-    }
-
-    async fn prune(&self, _: Timestamp, _: u32) -> Result<u64, StoreError> {
-        Self::error()
-    }
 }

@@ -1,19 +1,12 @@
 //! The phases of a sweep into another database: list, archive, remove what is
 //! still the same.
 
-use std::{sync::Mutex, time::Duration};
-
-use async_trait::async_trait;
-use futures_util::future::BoxFuture;
-use jiff::Timestamp;
-
-use super::{Fixture, support::*};
+use super::{Fixture, stand_in::Midway, support::*};
 use crate::{
-    archive::{Archive, MemoryArchive},
+    archive::MemoryArchive,
     claim::ClaimRequest,
-    record::{ExpiredRecord, ResourceId, Tombstone},
-    scope::ScopedKey,
-    store::{Store, StoreError, StoreIdentity, move_in_two_phases},
+    record::{ExpiredRecord, Tombstone},
+    store::{Store, move_in_two_phases},
 };
 
 async fn expired(store: &dyn Store, limit: u32) -> Vec<ExpiredRecord> {
@@ -180,6 +173,43 @@ pub(super) async fn a_record_that_its_owner_claimed_again_stays(fixture: &dyn Fi
     claim(store, &retry_of(&first)).await.in_flight("a retry");
 }
 
+pub(super) async fn a_record_that_differs_from_the_listed_one_stays(fixture: &dyn Fixture) {
+    let store = &*fixture.store();
+    run(store, &archived("k"), 201).await;
+    fixture.advance(TTL).await;
+    let listed = expired(store, 100).await;
+    let [is] = <[ExpiredRecord; 1]>::try_from(listed).expect("one expired record");
+    let with = |tombstone| ExpiredRecord {
+        tombstone,
+        ..is.clone()
+    };
+    let others = [
+        ExpiredRecord {
+            token: request("k").token,
+            ..is.clone()
+        },
+        with(Tombstone {
+            status: Tombstone::UNKNOWN_OUTCOME,
+            ..is.tombstone.clone()
+        }),
+        with(Tombstone {
+            expired_at: before(is.tombstone.expired_at, SECOND),
+            ..is.tombstone.clone()
+        }),
+        with(Tombstone {
+            key: key("l"),
+            ..is.tombstone.clone()
+        }),
+    ];
+    let removed = remove(store, &others).await;
+    same(
+        &removed,
+        &0,
+        "how many were removed with another token, status, expiry or key",
+    );
+    same(&remove(store, &[is]).await, &1, "how many were removed");
+}
+
 pub(super) async fn only_the_same_records_are_counted(fixture: &dyn Fixture) {
     let store = &*fixture.store();
     for name in ["a", "b", "c", "d"] {
@@ -310,66 +340,4 @@ pub(super) async fn a_record_that_changes_during_a_sweep_stays(fixture: &dyn Fix
         "how many were swept",
     );
     claim(store, &retry_of(&first)).await.in_flight("a retry");
-}
-
-/// An archive of another database, where something happens as a sweep first
-/// writes to it.
-struct Midway {
-    rows: MemoryArchive,
-    event: Mutex<Option<BoxFuture<'static, ()>>>,
-}
-
-impl Midway {
-    fn new(event: impl Future<Output = ()> + Send + 'static) -> Self {
-        Self {
-            rows: MemoryArchive::new(),
-            event: Mutex::new(Some(Box::pin(event))),
-        }
-    }
-}
-
-impl std::fmt::Debug for Midway {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Midway")
-    }
-}
-
-#[async_trait]
-impl Archive for Midway {
-    fn within(&self) -> Option<StoreIdentity> {
-        None
-    }
-
-    fn retention(&self) -> Option<Duration> {
-        None
-    }
-
-    async fn lookup(
-        &self,
-        key: ScopedKey,
-        not_before: Option<Timestamp>,
-    ) -> Result<Option<Tombstone>, StoreError> {
-        self.rows.lookup(key, not_before).await
-    }
-
-    async fn insert(&self, rows: &[Tombstone]) -> Result<(), StoreError> {
-        let event = self.event.lock().expect("a lock").take();
-        if let Some(event) = event {
-            event.await;
-        }
-        self.rows.insert(rows).await
-    }
-
-    async fn amend(
-        &self,
-        key: ScopedKey,
-        status: u16,
-        resource_id: Option<ResourceId>,
-    ) -> Result<bool, StoreError> {
-        self.rows.amend(key, status, resource_id).await
-    }
-
-    async fn prune(&self, now: Timestamp, limit: u32) -> Result<u64, StoreError> {
-        self.rows.prune(now, limit).await
-    }
 }

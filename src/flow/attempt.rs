@@ -19,7 +19,7 @@ use crate::{
 /// A request with everything that identifies it. Computed once.
 #[derive(Debug)]
 pub(super) struct Attempt {
-    pub(super) parts: Parts,
+    pub(super) parts: Box<Parts>,
     pub(super) body: Whole,
     pub(super) key: IdempotencyKey,
     pub(super) principal: Principal,
@@ -33,7 +33,7 @@ pub(super) struct Attempt {
 pub(super) enum Prepared {
     Keyed(Box<Attempt>),
     /// The key is optional and absent.
-    PassThrough(Request<Body>),
+    PassThrough(Box<Request<Body>>),
 }
 
 impl Attempt {
@@ -41,9 +41,10 @@ impl Attempt {
     /// without a principal nothing is buffered.
     pub(super) async fn prepare(
         setup: &Setup,
-        request: Request<Body>,
+        request: Box<Request<Body>>,
     ) -> Result<Prepared, Rejection> {
         let (parts, body) = request.into_parts();
+        let parts = Box::new(parts);
         let policy = &setup.policy;
         let principal = || {
             policy
@@ -57,7 +58,8 @@ impl Attempt {
                 let lines = parts.headers.get_all(name).iter();
                 let key = policy.key_syntax.parse(lines.map(|line| line.as_bytes()));
                 let Some(key) = setup.key(key)? else {
-                    return Ok(Prepared::PassThrough(Request::from_parts(parts, body)));
+                    let request = Request::from_parts(*parts, body);
+                    return Ok(Prepared::PassThrough(Box::new(request)));
                 };
                 let principal = principal()?;
                 (key, principal, hold(body, limit).await?)
@@ -67,7 +69,8 @@ impl Attempt {
                 let body = hold(body, limit).await?;
                 let Some(key) = setup.key(key_at_pointer(&body.data, pointer))? else {
                     let body = Body::new(Replayed::new(body));
-                    return Ok(Prepared::PassThrough(Request::from_parts(parts, body)));
+                    let request = Request::from_parts(*parts, body);
+                    return Ok(Prepared::PassThrough(Box::new(request)));
                 };
                 (key, principal, body)
             }
@@ -80,7 +83,7 @@ impl Attempt {
     /// Scope and fingerprint.
     fn identify(
         setup: &Setup,
-        parts: Parts,
+        parts: Box<Parts>,
         body: Whole,
         key: IdempotencyKey,
         principal: Principal,
@@ -118,7 +121,7 @@ impl Attempt {
     /// identity form, so the handler does not learn of other encodings.
     pub(super) fn into_request(self, idempotency: Idempotency) -> Request<Body> {
         let body = Body::new(Replayed::new(self.body));
-        let mut request = Request::from_parts(self.parts, body);
+        let mut request = Request::from_parts(*self.parts, body);
         request.headers_mut().remove(ACCEPT_ENCODING);
         request.extensions_mut().insert(idempotency);
         request

@@ -7,13 +7,14 @@
 use std::{future::Future, sync::Arc, time::Duration};
 
 use axum::body::Body;
+use futures_util::FutureExt as _;
 use http::{Request, Response};
 use tokio::time::{Instant, timeout};
 
 use crate::{
     archive::Archive,
     claim::{Claim, ClaimOutcome, ClaimRequest, KeyAge},
-    detached::Detached,
+    detached::Bound,
     flights::{Ending, Leader, Role, WaiterCaps},
     handle::StoreHandle,
     pending::{Call, Pending},
@@ -64,8 +65,9 @@ enum Led<H, E> {
 /// Answers a request: by a replay, by a rejection, or by its handler.
 pub(crate) async fn protect<H, F, E>(
     setup: Arc<Setup>,
-    request: Request<Body>,
+    request: Box<Request<Body>>,
     mut handler: H,
+    bound: Bound,
 ) -> Result<Response<Body>, Refusal<E>>
 where
     H: FnOnce(Request<Body>) -> F + Send + 'static,
@@ -75,7 +77,8 @@ where
     let mut attempt = match Attempt::prepare(&setup, request).await {
         Ok(Prepared::Keyed(attempt)) => attempt,
         Ok(Prepared::PassThrough(request)) => {
-            return handler(request).await.map_err(Refusal::Inner);
+            let passed = Box::pin(handler(*request)).await;
+            return passed.map_err(Refusal::Inner);
         }
         Err(rejection) => return Err(Refusal::Rejected(rejection)),
     };
@@ -90,8 +93,10 @@ where
                 Err(rejection) => return Err(Refusal::Rejected(rejection)),
             },
         };
-        let led = lead(Arc::clone(&setup), attempt, leader, handler);
-        match Detached::new(&setup.handle.tasks, led).await {
+        bound.bind();
+        let led = lead(Arc::clone(&setup), attempt, leader, handler).await;
+        bound.unbind();
+        match led {
             Led::Answered(answer) => return answer,
             Led::Elsewhere(returned, unused, claim) => {
                 if let Err(rejection) = waiting.elsewhere(&setup, &claim).await {
@@ -114,17 +119,20 @@ where
     H: FnOnce(Request<Body>) -> F,
     F: Future<Output = Result<Response<Body>, E>>,
 {
+    // Shutdown waits for it.
+    let _tracked = setup.handle.tasks.token();
     let token = OwnerToken::random();
     let asked = Instant::now();
     let claim = match setup.claim(&attempt, token).await {
         Ok(claim) => claim,
         Err(failure) => {
-            return Led::Answered(unclaimed(setup, attempt, leader, token, failure, handler).await);
+            let unclaimed = unclaimed(setup, attempt, leader, token, failure, handler);
+            return Led::Answered(Box::pin(unclaimed).await);
         }
     };
     let rejection = match claim.outcome {
         ClaimOutcome::Claimed(lease) => {
-            let owned = Owned::new(setup, leader, &attempt, token, lease, (asked, claim.now));
+            let owned = Owned::boxed(setup, leader, &attempt, token, lease, (asked, claim.now));
             return Led::Answered(execute(owned, attempt, handler).await);
         }
         ClaimOutcome::InFlight { .. } | ClaimOutcome::OtherScheme(_) => {
@@ -148,7 +156,7 @@ where
 /// Archive, handler, record, response: the way of an attempt that owns its
 /// record.
 async fn execute<H, F, E>(
-    mut owned: Owned,
+    mut owned: Box<Owned>,
     attempt: Box<Attempt>,
     handler: H,
 ) -> Result<Response<Body>, Refusal<E>>
@@ -156,16 +164,17 @@ where
     H: FnOnce(Request<Body>) -> F,
     F: Future<Output = Result<Response<Body>, E>>,
 {
-    owned = owned
-        .consult_archive(&attempt)
-        .await
-        .map_err(Refusal::Rejected)?;
-    owned = owned.confirm().await.map_err(Refusal::Rejected)?;
-    let request = attempt.into_request(owned.idempotency());
-    match owned.run(request, handler).await {
-        Ok((owned, response)) => owned.record(response).await.map_err(Refusal::Rejected),
-        Err(refusal) => Err(refusal),
+    // Rare ways are boxed: every request carries the size of all that are not.
+    if owned.lease.ask_archive {
+        let consulted = Box::pin(owned.consult_archive(&attempt)).await;
+        owned = consulted.map_err(Refusal::Rejected)?;
     }
+    if owned.needs_confirmation() {
+        owned = Box::pin(owned.confirm()).await.map_err(Refusal::Rejected)?;
+    }
+    let (owned, response) = owned.run(attempt, handler).await?;
+    let recorded = Box::pin(owned.record(response)).await;
+    recorded.map_err(Refusal::Rejected)
 }
 
 /// The store did not answer the claim. What it may have written all the same
@@ -256,14 +265,12 @@ impl Setup {
     }
 
     /// A call that takes longer than the policy allows counts as unreachable.
-    async fn in_time<T>(
+    fn in_time<T>(
         &self,
         call: impl Future<Output = Result<T, StoreError>>,
-    ) -> Result<T, StoreError> {
-        match timeout(self.policy.store_timeout, call).await {
-            Ok(answer) => answer,
-            Err(elapsed) => Err(StoreError::unavailable("no answer in time", elapsed)),
-        }
+    ) -> impl Future<Output = Result<T, StoreError>> {
+        let too_slow = |elapsed| Err(StoreError::unavailable("no answer in time", elapsed));
+        timeout(self.policy.store_timeout, call).map(move |answer| answer.unwrap_or_else(too_slow))
     }
 }
 

@@ -39,6 +39,7 @@ pub(super) struct Owned {
     pub(super) token: OwnerToken,
     pub(super) fingerprint: Fingerprint,
     pub(super) lease: Lease,
+    unconfirmed: bool,
     key: IdempotencyKey,
     principal: Principal,
     /// When the claim was sent.
@@ -50,14 +51,14 @@ pub(super) struct Owned {
 }
 
 impl Owned {
-    pub(super) fn new(
+    pub(super) fn boxed(
         setup: Arc<Setup>,
         leader: Leader,
         attempt: &Attempt,
         token: OwnerToken,
         lease: Lease,
         (asked, now): (Instant, Timestamp),
-    ) -> Self {
+    ) -> Box<Self> {
         let length = setup.policy.lease;
         let held = setup
             .handle
@@ -67,12 +68,13 @@ impl Owned {
         if lease.attempt > 1 {
             tracing::warn!(scoped_key = %attempt.scoped_key, attempt = lease.attempt, "takeover: an earlier attempt ended without an outcome");
         }
-        Self {
+        Box::new(Self {
             leader,
             held,
             scoped_key: attempt.scoped_key,
             token,
             fingerprint: attempt.fingerprint.clone(),
+            unconfirmed: lease.is_speculative(),
             lease,
             key: attempt.key.clone(),
             principal: attempt.principal.clone(),
@@ -80,7 +82,7 @@ impl Owned {
             granted: asked,
             now,
             setup,
-        }
+        })
     }
 
     /// What the handler learns.
@@ -94,16 +96,14 @@ impl Owned {
         )
     }
 
-    /// Step 8. Asks the archive, where the claim says so, whether the key is a
+    /// Step 8, where the claim says so. Asks the archive whether the key is a
     /// late retry. The claim is committed by now: had a sweeper moved the
     /// record away before it, the lookup finds the tombstone.
-    pub(super) async fn consult_archive(self, attempt: &Attempt) -> Result<Self, Rejection> {
-        let archive = self
-            .setup
-            .archive
-            .as_ref()
-            .filter(|_| self.lease.ask_archive);
-        let Some(archive) = archive.map(Arc::clone) else {
+    pub(super) async fn consult_archive(
+        self: Box<Self>,
+        attempt: &Attempt,
+    ) -> Result<Box<Self>, Rejection> {
+        let Some(archive) = self.setup.archive.clone() else {
             return Ok(self);
         };
         let lookup = archive.lookup(self.scoped_key, attempt.key_timestamp);
@@ -140,7 +140,7 @@ impl Owned {
 
     /// An earlier attempt got as far as the archive: its outcome completes the
     /// live record, without a response.
-    async fn settle_from_archive(self, tombstone: &Tombstone) -> Rejection {
+    async fn settle_from_archive(self: Box<Self>, tombstone: &Tombstone) -> Rejection {
         let completion = Completion {
             status: tombstone.status,
             resource_id: tombstone.resource_id.clone(),
@@ -157,15 +157,16 @@ impl Owned {
         }
     }
 
-    /// Before the handler starts the lease must be young, and marked as
-    /// confirmed where it was speculative.
-    pub(super) async fn confirm(mut self) -> Result<Self, Rejection> {
-        let mut unconfirmed = self.lease.is_speculative();
+    /// Whether the record is still marked speculative, or half of the lease is
+    /// over already: so slow an answer may have outlived it.
+    pub(super) fn needs_confirmation(&self) -> bool {
+        self.unconfirmed || self.granted.elapsed() > self.setup.policy.lease / 2
+    }
+
+    /// Before the handler starts the lease must be young, and the record must
+    /// not be speculative: renews it.
+    pub(super) async fn confirm(mut self: Box<Self>) -> Result<Box<Self>, Rejection> {
         for _ in 0..CONFIRMATIONS {
-            if !unconfirmed && self.granted.elapsed() <= self.setup.policy.lease / 2 {
-                self.leader.running(false);
-                return Ok(self);
-            }
             let asked = Instant::now();
             let renewals = [Renewal {
                 key: self.scoped_key,
@@ -176,9 +177,13 @@ impl Owned {
             let renewed = self.setup.handle.store.renew(&renewals);
             match self.setup.in_time(renewed).await.as_deref() {
                 Ok([Renewed::Until(_)]) => {
-                    unconfirmed = false;
+                    self.unconfirmed = false;
                     self.granted = asked;
                     self.held.granted(asked);
+                    if !self.needs_confirmation() {
+                        self.leader.running(false);
+                        return Ok(self);
+                    }
                 }
                 Ok(_) => {
                     // Another attempt owns the record now; nothing ran here.
@@ -200,21 +205,22 @@ impl Owned {
     /// Step 9. Runs the handler to its response, its panic, its failure or the
     /// end of the longest lease.
     pub(super) async fn run<H, F, E>(
-        self,
-        request: Request<Body>,
+        self: Box<Self>,
+        attempt: Box<Attempt>,
         handler: H,
-    ) -> Result<(Self, Response<Body>), Refusal<E>>
+    ) -> Result<(Box<Self>, Response<Body>), Refusal<E>>
     where
         H: FnOnce(Request<Body>) -> F,
         F: Future<Output = Result<Response<Body>, E>>,
     {
         let until = self.claimed + self.setup.policy.max_lease;
-        match timeout_at(until, guarded(request, handler)).await {
+        let ran = timeout_at(until, guarded(attempt, self.idempotency(), handler));
+        match Box::pin(ran).await {
             Ok(Ok(Ok(response))) => Ok((self, response)),
             Ok(Ok(Err(error))) => {
                 // What becomes of the error outside is not seen here; a retry
                 // gets what stands for it.
-                match self.record(failure()).await {
+                match Box::pin(self.record(failure())).await {
                     Ok(_) => Err(Refusal::Inner(error)),
                     Err(fenced) => Err(Refusal::Rejected(fenced)),
                 }
@@ -234,7 +240,7 @@ impl Owned {
     }
 
     /// Gives the claim back: the handler never ran, or its status is not kept.
-    pub(super) async fn give_back(self) {
+    pub(super) async fn give_back(self: Box<Self>) {
         let release = self.setup.handle.store.release(self.scoped_key, self.token);
         if let Err(error) = self.setup.in_time(release).await {
             tracing::warn!(scoped_key = %self.scoped_key, error = %error.causes(), "release failed: it is repeated");
@@ -274,8 +280,8 @@ where
         CancellationToken::new(),
     );
     let until = Instant::now() + setup.policy.max_lease;
-    let request = attempt.into_request(idempotency);
-    let (call, answer) = match timeout_at(until, guarded(request, handler)).await {
+    let ran = timeout_at(until, guarded(attempt, idempotency, handler)).await;
+    let (call, answer) = match ran {
         Ok(Ok(Ok(response))) => setup.outcome(response).await,
         Ok(Ok(Err(error))) => (
             setup.outcome::<E>(failure()).await.0,
@@ -306,15 +312,17 @@ where
 }
 
 /// The handler's future with a panic caught, wherever in it that happens.
-async fn guarded<H, F, T>(request: Request<Body>, handler: H) -> Result<T, Box<dyn Any + Send>>
+fn guarded<H, F, T>(
+    attempt: Box<Attempt>,
+    idempotency: Idempotency,
+    handler: H,
+) -> impl Future<Output = Result<T, Box<dyn Any + Send>>>
 where
     H: FnOnce(Request<Body>) -> F,
     F: Future<Output = T>,
 {
     // Whatever the panic left half done stays inside the handler's own state.
-    AssertUnwindSafe(async move { handler(request).await })
-        .catch_unwind()
-        .await
+    AssertUnwindSafe(async move { handler(attempt.into_request(idempotency)).await }).catch_unwind()
 }
 
 /// What a client gets for a handler that panicked or failed: the first one

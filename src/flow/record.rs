@@ -26,7 +26,7 @@ use crate::{
 impl Owned {
     /// Records the handler's response before it leaves.
     pub(super) async fn record(
-        self,
+        self: Box<Self>,
         response: Response<Body>,
     ) -> Result<Response<Body>, Rejection> {
         if self.setup.forgets(&response) {
@@ -49,7 +49,10 @@ impl Owned {
     /// Completes the record. What the store cannot be told now it is told in
     /// the background, and until then the key stays in flight. Fenced, the
     /// winner's record is the answer, or that the outcome is unknown.
-    pub(super) async fn complete(self, completion: Completion) -> Result<Recorded, Rejection> {
+    pub(super) async fn complete(
+        self: Box<Self>,
+        completion: Completion,
+    ) -> Result<Recorded, Rejection> {
         let setup = Arc::clone(&self.setup);
         let store = &setup.handle.store;
         let record = Arc::new(CompletedRecord {
@@ -64,7 +67,7 @@ impl Owned {
                 self.leader.end(Ending::Completed(record));
                 Ok(Recorded::Own)
             }
-            Ok(Fenced::Stale) => self.fenced().await,
+            Ok(Fenced::Stale) => Box::pin(self.fenced()).await,
             Err(error) => {
                 tracing::error!(scoped_key = %self.scoped_key, error = %error.causes(), "completion failed: it is repeated while the lease is renewed");
                 setup.handle.pending.add(Pending {
@@ -80,7 +83,7 @@ impl Owned {
     }
 
     /// Another attempt took over while this one ran: there is one truth, its.
-    async fn fenced(self) -> Result<Recorded, Rejection> {
+    async fn fenced(self: Box<Self>) -> Result<Recorded, Rejection> {
         tracing::error!(scoped_key = %self.scoped_key, attempt = self.lease.attempt, "fenced: this attempt's outcome is not recorded");
         let winner = self
             .setup

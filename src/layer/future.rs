@@ -10,14 +10,19 @@ use std::{
 
 use axum::body::Body;
 use bytes::Bytes;
-use futures_util::future::BoxFuture;
 use http::Response;
 use http_body::Body as HttpBody;
 use pin_project_lite::pin_project;
 
+use crate::detached::Detachable;
+
 pin_project! {
     /// The future of [`IdempotencyService`](super::IdempotencyService).
-    pub struct ResponseFuture<F, E> {
+    pub struct ResponseFuture<F, E>
+    where
+        E: Send,
+        E: 'static,
+    {
         #[pin]
         way: Way<F, E>,
     }
@@ -25,27 +30,31 @@ pin_project! {
 
 pin_project! {
     #[project = WayProjection]
-    enum Way<F, E> {
+    enum Way<F, E>
+    where
+        E: Send,
+        E: 'static,
+    {
         Bypass { #[pin] future: F },
-        Protect { future: BoxFuture<'static, Result<Response<Body>, E>> },
+        Protect { #[pin] future: Detachable<Result<Response<Body>, E>> },
     }
 }
 
-impl<F, E> ResponseFuture<F, E> {
+impl<F, E: Send + 'static> ResponseFuture<F, E> {
     pub(super) fn bypass(future: F) -> Self {
         Self {
             way: Way::Bypass { future },
         }
     }
 
-    pub(super) fn protect(future: BoxFuture<'static, Result<Response<Body>, E>>) -> Self {
+    pub(super) fn protect(future: Detachable<Result<Response<Body>, E>>) -> Self {
         Self {
             way: Way::Protect { future },
         }
     }
 }
 
-impl<F, E, R> Future for ResponseFuture<F, E>
+impl<F, E: Send + 'static, R> Future for ResponseFuture<F, E>
 where
     F: Future<Output = Result<Response<R>, E>>,
     R: HttpBody<Data = Bytes> + Send + 'static,
@@ -59,12 +68,12 @@ where
                 let response = ready!(future.poll(cx))?;
                 Poll::Ready(Ok(response.map(Body::new)))
             }
-            WayProjection::Protect { future } => future.as_mut().poll(cx),
+            WayProjection::Protect { future } => future.poll(cx),
         }
     }
 }
 
-impl<F, E> fmt::Debug for ResponseFuture<F, E> {
+impl<F, E: Send + 'static> fmt::Debug for ResponseFuture<F, E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ResponseFuture").finish_non_exhaustive()
     }

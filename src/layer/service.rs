@@ -14,6 +14,7 @@ use tower_service::Service;
 
 use super::{future::ResponseFuture, problem::Problems};
 use crate::{
+    detached::Detachable,
     flow::{Refusal, Setup, protect},
     policy::KeySource,
 };
@@ -72,19 +73,20 @@ where
         if bypassed {
             return ResponseFuture::bypass(self.inner.call(request));
         }
+        let request = Box::new(request);
         // The service that was ready is the one to call; its clone may not be.
         let clone = self.inner.clone();
         let mut inner = std::mem::replace(&mut self.inner, clone);
         let setup = Arc::clone(&self.setup);
         let problems = Arc::clone(&self.problems);
-        ResponseFuture::protect(Box::pin(async move {
+        ResponseFuture::protect(Detachable::new(|bound| async move {
             let handler = move |request| async move {
                 inner
                     .call(request)
                     .await
                     .map(|response| response.map(Body::new))
             };
-            match protect(setup, request, handler).await {
+            match protect(setup, request, handler, bound).await {
                 Ok(response) => Ok(response),
                 Err(Refusal::Rejected(rejection)) => Ok(problems.render(&rejection)),
                 Err(Refusal::Inner(error)) => Err(error),

@@ -1,6 +1,6 @@
 //! The conformance suite, mounted for every store of this crate.
 
-use std::{sync::Arc, time::Duration};
+use std::{future::ready, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use axum_idempotency::{
@@ -13,7 +13,7 @@ use axum_idempotency::{
 
 conformance_tests!(memory, Memory::new());
 conformance_tests!(memory_without_archive, WithoutArchive(Memory::new()));
-conformance_tests!(memory_in_one_arc, InOneArc::new());
+conformance_tests!(memory_in_one_arc, ready(InOneArc::new()).await);
 
 /// A memory store and a memory archive, whose handles are clones.
 struct Memory {

@@ -1,5 +1,6 @@
 //! The one test binary.
 
 mod conformance;
+mod memory_store;
 mod sqlite;
 mod vectors;

@@ -174,7 +174,7 @@ impl PackedCompletion {
             .map_or("", ResourceId::as_str);
         let mut length = 0;
         for_each_part(id, completion.response.as_ref(), |part| {
-            length += part.len()
+            length += part.len();
         });
         let mut bytes = Vec::with_capacity(length);
         for_each_part(id, completion.response.as_ref(), |part| {

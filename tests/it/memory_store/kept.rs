@@ -10,14 +10,14 @@ use std::{
 
 use axum_idempotency::{
     Completion, KeptResponse, RecordState,
-    archive::MemoryArchive,
+    archive::{Archive as _, MemoryArchive},
     claim::ClaimRequest,
     store::{Fenced, MemoryStore, Store as _},
 };
 use bytes::Bytes;
 use http::{HeaderName, HeaderValue};
 
-use super::{Bounded, Got, answer, archived, claim, request};
+use super::{Bounded, Got, TTL, answer, archived, claim, request};
 
 #[tokio::test]
 async fn a_kept_answer_keeps_no_larger_buffer_alive() {
@@ -140,6 +140,29 @@ async fn the_books_balance_after_a_random_walk() {
             .collect();
         assert_eq!(listed, expired);
     }
+}
+
+/// More than any part of the store looks at under one lock.
+#[tokio::test]
+async fn a_large_sweep_leaves_nothing_out() {
+    let bounded = Bounded::new(usize::MAX, usize::MAX);
+    for n in 0..12_000 {
+        bounded.clock.advance(Duration::from_millis(1));
+        bounded.claim(&archived(&format!("k{n}"))).await;
+    }
+    bounded.clock.advance(TTL);
+    let listed = bounded.store.expired(12_000).await.unwrap();
+    assert_eq!(listed.len(), 12_000);
+    assert!(listed.is_sorted_by_key(|row| row.tombstone.expired_at));
+
+    let archive = MemoryArchive::new();
+    for moved in [10_000, 2_000, 0] {
+        let swept = bounded.store.sweep(Some(&archive), 10_000).await;
+        assert_eq!(swept.unwrap(), moved);
+    }
+    let oldest = listed.first().unwrap().tombstone.clone();
+    let found = archive.lookup(oldest.key, None).await.unwrap();
+    assert_eq!(found, Some(oldest));
 }
 
 #[tokio::test]
