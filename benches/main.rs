@@ -1,5 +1,12 @@
 //! `cargo bench`: what the layer costs, as ratios measured side by side.
 
+#![allow(
+    clippy::cast_precision_loss,
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "figures for people to read"
+)]
+
 use axum::Router;
 use axum_idempotency::{
     IdempotencyLayer, Policy, PrincipalSource, archive::MemoryArchive, store::MemoryStore,

@@ -88,7 +88,10 @@ pub(crate) async fn hold_response(mut body: Body, limit: usize, deadline: Durati
                 }
             }
             Ok(Some(Err(error))) => {
-                return Held::Streaming(pile.followed_by(Rest::Failed(Some(error))));
+                return Held::Streaming(pile.followed_by(Rest::Failed {
+                    error: Some(error),
+                    is_flushed: false,
+                }));
             }
             Err(_) => return Held::Streaming(pile.followed_by(Rest::Body(body))),
         }
@@ -192,7 +195,12 @@ struct Resumed {
 #[derive(Debug)]
 enum Rest {
     Body(Body),
-    Failed(Option<axum::Error>),
+    /// The server that sends the body drops what it has not sent yet when it
+    /// meets an error, and sends what it has when it has to wait.
+    Failed {
+        error: Option<axum::Error>,
+        is_flushed: bool,
+    },
 }
 
 impl HttpBody for Resumed {
@@ -208,7 +216,13 @@ impl HttpBody for Resumed {
         }
         match &mut self.rest {
             Rest::Body(body) => Pin::new(body).poll_frame(cx),
-            Rest::Failed(error) => Poll::Ready(error.take().map(Err)),
+            Rest::Failed { error, is_flushed } => {
+                if !std::mem::replace(is_flushed, true) {
+                    cx.waker().wake_by_ref();
+                    return Poll::Pending;
+                }
+                Poll::Ready(error.take().map(Err))
+            }
         }
     }
 

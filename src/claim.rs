@@ -57,7 +57,7 @@ pub enum Abandoned {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ArchiveLookup {
-    /// Only for a key whose own timestamp (ULID, UUIDv7) is old. A key without
+    /// Only for a key whose own timestamp (ULID, `UUIDv7`) is old. A key without
     /// one that is retried after TTL and sweep runs again. The default.
     #[default]
     TimestampedKeys,
@@ -81,10 +81,10 @@ pub struct KeyAge {
 }
 
 /// A timestamp further ahead is refused, up to [`OPAQUE_AHEAD`].
-const REFUSED_AHEAD: Duration = Duration::from_secs(24 * 60 * 60);
+const REFUSED_AHEAD: Duration = Duration::from_hours(24);
 
 /// A timestamp further ahead than ten years is no timestamp.
-const OPAQUE_AHEAD: Duration = Duration::from_secs(3_653 * 24 * 60 * 60);
+const OPAQUE_AHEAD: Duration = Duration::from_hours(87672);
 
 /// A key's age, judged at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -114,9 +114,10 @@ impl KeyAge {
         if too_far && self.lookup != ArchiveLookup::AllKeys {
             return Err(KeyError::TimestampFuture);
         }
+        // What is too far ahead now may once have been too far to count.
         let old = |lookup_after| match timestamp {
-            Some(timestamp) => between(timestamp, now) > lookup_after,
-            None => self.lookup == ArchiveLookup::AllKeys,
+            Some(timestamp) if !too_far => between(timestamp, now) > lookup_after,
+            _ => self.lookup == ArchiveLookup::AllKeys,
         };
         Ok(JudgedAge {
             expires_at: after(timestamp.map_or(now, |timestamp| timestamp.max(now)), ttl),

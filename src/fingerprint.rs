@@ -16,8 +16,9 @@ use crate::{
     scope::{Principal, frame_into},
 };
 
-/// The parts of a request that a fingerprint covers.
-#[derive(Clone, Copy, Debug)]
+/// The parts of a request that a fingerprint covers. `Debug` shows their
+/// extent, never what they hold.
+#[derive(Clone, Copy)]
 pub struct FingerprintInput<'a> {
     /// Who sent it.
     pub principal: &'a Principal,
@@ -29,6 +30,16 @@ pub struct FingerprintInput<'a> {
     pub headers: &'a HeaderMap,
     /// The whole body.
     pub body: &'a Bytes,
+}
+
+impl fmt::Debug for FingerprintInput<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("FingerprintInput")
+            .field("method", &self.method)
+            .field("headers", &self.headers.len())
+            .field("body_bytes", &self.body.len())
+            .finish_non_exhaustive()
+    }
 }
 
 type BodyFunction = dyn Fn(&FingerprintInput<'_>) -> Vec<u8> + Send + Sync;
@@ -181,16 +192,15 @@ impl FingerprintOptions {
         }
         match &self.body {
             BodyForm::Raw => frame(input.body),
-            BodyForm::CanonicalJson => match canonicalize(input.body) {
-                Ok(canonical) => {
+            BodyForm::CanonicalJson => {
+                if let Ok(canonical) = canonicalize(input.body) {
                     frame(b"json");
                     frame(&canonical);
-                }
-                Err(_) => {
+                } else {
                     frame(b"raw");
                     frame(input.body);
                 }
-            },
+            }
             BodyForm::Custom { function, .. } => frame(&function(input)),
             BodyForm::None => {}
         }

@@ -14,7 +14,10 @@ use std::{
 };
 
 use jiff::Timestamp;
-use tokio::{sync::watch, time::Instant};
+use tokio::{
+    sync::{Notify, futures::Notified},
+    time::Instant,
+};
 
 use crate::{claim::CompletedRecord, fingerprint::Fingerprint, scope::ScopedKey};
 
@@ -22,16 +25,23 @@ use crate::{claim::CompletedRecord, fingerprint::Fingerprint, scope::ScopedKey};
 #[derive(Debug)]
 pub(crate) struct Flights {
     // Sharded by digest, so that unrelated keys rarely meet on a lock.
-    shards: Vec<Mutex<HashMap<ScopedKey, Arc<Flight>>>>,
+    shards: Vec<Mutex<Shard>>,
     waiters: AtomicUsize,
+}
+
+#[derive(Debug, Default)]
+struct Shard {
+    flights: HashMap<ScopedKey, Arc<Flight>>,
+    /// How many wait for a key, wherever its first request runs.
+    waiters: HashMap<ScopedKey, usize>,
 }
 
 /// One key at work.
 #[derive(Debug)]
 pub(crate) struct Flight {
     fingerprint: Fingerprint,
-    stage: watch::Sender<Stage>,
-    waiters: AtomicUsize,
+    stage: Mutex<Stage>,
+    changed: Notify,
 }
 
 /// How far a flight has come.
@@ -58,6 +68,8 @@ pub(crate) enum Ending {
     Completed(Arc<CompletedRecord>),
     /// It ran, and its outcome is not known.
     Unknown { created_at: Timestamp },
+    /// The store did not answer the claim: nothing ran.
+    StoreUnavailable,
     /// Nothing to share: ask the store.
     Gone,
 }
@@ -79,13 +91,13 @@ impl Flights {
 
     /// Joins the flight of `key`, or starts it.
     pub(crate) fn join(self: &Arc<Self>, key: ScopedKey, fingerprint: &Fingerprint) -> Role {
-        match self.shard(key).entry(key) {
+        match self.shard(key).flights.entry(key) {
             hash_map::Entry::Occupied(entry) => Role::Follower(Arc::clone(entry.get())),
             hash_map::Entry::Vacant(entry) => {
                 let flight = Arc::new(Flight {
                     fingerprint: fingerprint.clone(),
-                    stage: watch::Sender::new(Stage::Claiming),
-                    waiters: AtomicUsize::new(0),
+                    stage: Mutex::new(Stage::Claiming),
+                    changed: Notify::new(),
                 });
                 entry.insert(Arc::clone(&flight));
                 Role::Leader(Leader {
@@ -98,9 +110,9 @@ impl Flights {
         }
     }
 
-    fn shard(&self, key: ScopedKey) -> MutexGuard<'_, HashMap<ScopedKey, Arc<Flight>>> {
+    fn shard(&self, key: ScopedKey) -> MutexGuard<'_, Shard> {
         let shard = usize::from(key.digest()[0]) % self.shards.len();
-        // A map of flights is whole after every single call on it.
+        // A map is whole after every single call on it.
         self.shards[shard]
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
@@ -119,17 +131,17 @@ pub(crate) struct Leader {
 impl Leader {
     /// The claim is won; called again once the archive has answered.
     pub(crate) fn running(&self, speculative: bool) {
-        self.flight.stage.send_modify(|stage| {
-            let since = match stage {
-                Stage::Running { since, .. } => *since,
-                _ => Instant::now(),
-            };
-            *stage = Stage::Running { speculative, since };
-        });
+        let mut stage = self.flight.lock();
+        let since = match *stage {
+            Stage::Running { since, .. } => since,
+            _ => Instant::now(),
+        };
+        *stage = Stage::Running { speculative, since };
+        drop(stage);
+        self.flight.changed.notify_waiters();
     }
 
     /// Shares the ending with those who followed.
-
     pub(crate) fn end(mut self, ending: Ending) {
         self.close(ending);
     }
@@ -139,8 +151,9 @@ impl Leader {
             return;
         }
         // Whoever joins from here on starts a flight of its own.
-        self.flights.shard(self.key).remove(&self.key);
-        self.flight.stage.send_replace(Stage::Ended(ending));
+        self.flights.shard(self.key).flights.remove(&self.key);
+        *self.flight.lock() = Stage::Ended(ending);
+        self.flight.changed.notify_waiters();
     }
 }
 
@@ -156,8 +169,17 @@ impl Flight {
         &self.fingerprint
     }
 
-    pub(crate) fn watch(&self) -> watch::Receiver<Stage> {
-        self.stage.subscribe()
+    pub(crate) fn stage(&self) -> Stage {
+        self.lock().clone()
+    }
+
+    /// Completes with the next change of stage after this call.
+    pub(crate) fn changed(&self) -> Notified<'_> {
+        self.changed.notified()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Stage> {
+        self.stage.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -168,29 +190,28 @@ pub(crate) struct WaiterCaps {
     pub(crate) total: usize,
 }
 
-/// A place among those who wait.
+/// A place among those who wait for one key.
 #[derive(Debug)]
 pub(crate) struct Waiter {
     flights: Arc<Flights>,
-    flight: Option<Arc<Flight>>,
+    key: ScopedKey,
 }
 
 impl Waiter {
-    /// Takes a place, for one flight or (where the first request runs in
-    /// another process) for none.
-    pub(crate) fn admit(
-        flights: &Arc<Flights>,
-        flight: Option<&Arc<Flight>>,
-        caps: WaiterCaps,
-    ) -> Option<Self> {
+    /// Takes a place, if there is one.
+    pub(crate) fn admit(flights: &Arc<Flights>, key: ScopedKey, caps: WaiterCaps) -> Option<Self> {
         take(&flights.waiters, caps.total)?;
-        if flight.is_some_and(|flight| take(&flight.waiters, caps.per_key).is_none()) {
+        let mut shard = flights.shard(key);
+        let of_key = shard.waiters.get(&key).copied().unwrap_or_default();
+        if of_key >= caps.per_key {
             flights.waiters.fetch_sub(1, Ordering::Relaxed);
             return None;
         }
+        shard.waiters.insert(key, of_key + 1);
+        drop(shard);
         Some(Self {
             flights: Arc::clone(flights),
-            flight: flight.cloned(),
+            key,
         })
     }
 }
@@ -198,8 +219,12 @@ impl Waiter {
 impl Drop for Waiter {
     fn drop(&mut self) {
         self.flights.waiters.fetch_sub(1, Ordering::Relaxed);
-        if let Some(flight) = &self.flight {
-            flight.waiters.fetch_sub(1, Ordering::Relaxed);
+        let mut shard = self.flights.shard(self.key);
+        if let hash_map::Entry::Occupied(mut of_key) = shard.waiters.entry(self.key) {
+            *of_key.get_mut() -= 1;
+            if *of_key.get() == 0 {
+                of_key.remove();
+            }
         }
     }
 }

@@ -6,6 +6,7 @@ use std::{
     time::Duration,
 };
 
+use tokio::time::{Instant, timeout_at};
 use tokio_util::task::TaskTracker;
 
 use crate::{
@@ -14,6 +15,7 @@ use crate::{
     leases::Leases,
     pending::PendingCalls,
     store::{Store, StoreError, StoreIdentity},
+    ttl::Ttl,
 };
 
 /// One store as this process uses it.
@@ -77,11 +79,10 @@ impl StoreHandle {
     /// Waits for handlers and for what the store still has to hear, then closes
     /// the store. False when `deadline` came first.
     pub(crate) async fn shut_down(&self, deadline: Duration) -> bool {
+        let until = Instant::now() + deadline.min(Ttl::MAX.get());
         self.tasks.close();
-        let in_time = tokio::time::timeout(deadline, self.tasks.wait())
-            .await
-            .is_ok();
-        self.store.close().await;
-        in_time
+        let ended = timeout_at(until, self.tasks.wait()).await.is_ok();
+        let closed = timeout_at(until, self.store.close()).await.is_ok();
+        ended && closed
     }
 }

@@ -384,7 +384,7 @@ mod tests {
 
     #[test]
     fn the_key_stays_out_of_debug_output() {
-        let key = IdempotencyKey::new("secret").unwrap();
+        let key = IdempotencyKey::new("secret").expect("a key");
         assert!(!format!("{key:?} {:?}", Some(&key)).contains("secret"));
     }
 }

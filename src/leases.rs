@@ -40,6 +40,9 @@ struct Held {
     /// of the start of the call: the store's grant is never earlier.
     granted: Instant,
     lost: CancellationToken,
+    /// Its outcome is on the way to the store: soon nothing is in progress,
+    /// and that is no loss.
+    is_ending: bool,
 }
 
 /// A lease that is renewed until this is dropped.
@@ -76,6 +79,7 @@ impl Leases {
             lease,
             granted,
             lost: lost.clone(),
+            is_ending: false,
         };
         let due = self.micros(held.due());
         self.shard(token).insert(token, held);
@@ -89,8 +93,8 @@ impl Leases {
         }
     }
 
-    /// Has the renewer look at `due`, or earlier. It ends when nothing is held,
-    /// and with its runtime; the next lease starts another.
+    /// Has the renewer look at `due`, or earlier, and starts one where there is
+    /// none.
     fn look_at(self: &Arc<Self>, due: u64) {
         let mut renewer = self.renewer.lock().unwrap_or_else(PoisonError::into_inner);
         self.next_look.fetch_min(due, Ordering::SeqCst);
@@ -138,7 +142,8 @@ impl Leases {
                     }
                 }
                 Renewed::Lost => {
-                    if let Some(held) = shard.remove(&renewal.token) {
+                    let held = shard.remove(&renewal.token);
+                    if let Some(held) = held.filter(|held| !held.is_ending) {
                         tracing::warn!(scoped_key = %held.key, "lease lost: another attempt has taken over");
                         held.lost.cancel();
                     }
@@ -159,9 +164,10 @@ impl Leases {
                     tracing::warn!(scoped_key = %held.key, "lease lapsed: it could not be renewed");
                     held.lost.cancel();
                 }
-                let due = match failed {
-                    true => held.due().max(now + held.lease / 12),
-                    false => held.due(),
+                let due = if failed {
+                    held.due().max(now + held.lease / 12)
+                } else {
+                    held.due()
                 };
                 self.next_look.fetch_min(self.micros(due), Ordering::SeqCst);
             }
@@ -196,9 +202,28 @@ impl Held {
     }
 }
 
+/// Lets the next lease start another renewer when this one ends in the middle
+/// of its work: with its runtime, or with a store that panics.
+struct Cut<'a>(Option<&'a Leases>);
+
+impl Drop for Cut<'_> {
+    fn drop(&mut self) {
+        if let Some(leases) = self.0 {
+            let mut renewer = leases
+                .renewer
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner);
+            leases.next_look.store(NEVER, Ordering::SeqCst);
+            *renewer = None;
+        }
+    }
+}
+
 async fn renew_while_held(leases: Arc<Leases>) {
+    let mut cut = Cut(Some(&leases));
     loop {
         let Some(look) = leases.next_look() else {
+            cut.0 = None;
             return;
         };
         tokio::select! {
@@ -232,6 +257,13 @@ impl HeldLease {
     /// Fires when the lease is lost.
     pub(crate) fn lost(&self) -> &CancellationToken {
         &self.lost
+    }
+
+    /// The attempt is over, and the store is being told.
+    pub(crate) fn ending(&self) {
+        if let Some(held) = self.leases.shard(self.token).get_mut(&self.token) {
+            held.is_ending = true;
+        }
     }
 
     /// The lease was granted again by a call that began at `asked`.

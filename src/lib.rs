@@ -118,7 +118,7 @@
 //!   `idempotency_outcome_unknown` instead. What must never happen twice also
 //!   needs a unique constraint on a business reference, which outlives every
 //!   key.
-//! - **A late retry with a key that does not tell its age**, such as a UUIDv4,
+//! - **A late retry with a key that does not tell its age**, such as a `UUIDv4`,
 //!   after TTL and sweep: under the default [`ArchiveLookup::TimestampedKeys`]
 //!   it runs again. [`ArchiveLookup::AllKeys`] asks the archive about it.
 //! - **Expired keys without an archive**: they are unknown, and run again.

@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use tokio::time::Instant;
+use tokio::{task::JoinHandle, time::Instant};
 use tokio_util::task::TaskTracker;
 
 use crate::{
@@ -51,7 +51,7 @@ pub(crate) struct PendingCalls {
 #[derive(Debug, Default)]
 struct Queue {
     calls: Vec<Pending>,
-    worked_off: bool,
+    worker: Option<JoinHandle<()>>,
 }
 
 impl PendingCalls {
@@ -67,17 +67,22 @@ impl PendingCalls {
     pub(crate) fn add(self: &Arc<Self>, call: Pending) {
         let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
         queue.calls.push(call);
-        if !std::mem::replace(&mut queue.worked_off, true) {
-            self.tasks.spawn(work_off(Arc::clone(self)));
+        // It also ends with its runtime, and with a store that panics.
+        if queue.worker.as_ref().is_none_or(JoinHandle::is_finished) {
+            queue.worker = Some(self.tasks.spawn(work_off(Arc::clone(self))));
         }
     }
 
-    fn take(&self, left: Vec<Pending>) -> Option<Vec<Pending>> {
+    /// What to tell next: those that came since, then those that are left.
+    /// `None` ends the worker, and the next call starts another.
+    fn take(&self, mut left: Vec<Pending>) -> Option<Vec<Pending>> {
         let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut calls = left;
-        calls.append(&mut queue.calls);
-        queue.worked_off = !calls.is_empty();
-        queue.worked_off.then_some(calls)
+        let mut calls = std::mem::take(&mut queue.calls);
+        calls.append(&mut left);
+        if calls.is_empty() {
+            queue.worker = None;
+        }
+        (!calls.is_empty()).then_some(calls)
     }
 }
 
@@ -85,6 +90,7 @@ async fn work_off(pending: Arc<PendingCalls>) {
     let mut pause = SHORTEST_PAUSE;
     let mut left = Vec::new();
     while let Some(calls) = pending.take(std::mem::take(&mut left)) {
+        let asked = calls.len();
         let mut failed = None;
         for call in calls {
             // With the store down, one call is enough to find out.
@@ -94,22 +100,21 @@ async fn work_off(pending: Arc<PendingCalls>) {
             }
             match tokio::time::timeout(PATIENCE, tell(&*pending.store, &call)).await {
                 Ok(Ok(answer)) => left.extend(settle(call, answer)),
-                Ok(Err(error)) => {
-                    failed = Some(error.causes().to_string());
-                    left.push(call);
-                }
-                Err(_) => {
-                    failed = Some("no answer in time".to_owned());
-                    left.push(call);
-                }
+                Ok(Err(error)) => failed = Some((call, error.causes().to_string())),
+                Err(_) => failed = Some((call, "no answer in time".to_owned())),
             }
         }
-        if let Some(error) = &failed {
+        let settled = asked - left.len() - usize::from(failed.is_some());
+        if let Some((call, error)) = failed {
+            // Behind the others, which may have nothing to do with its fault.
+            left.push(call);
             tracing::warn!(waiting = left.len(), %error, "store not reached: calls are repeated");
-            pause = (pause * 2).min(LONGEST_PAUSE);
-        } else {
-            pause = SHORTEST_PAUSE;
         }
+        pause = if settled == 0 {
+            (pause * 2).min(LONGEST_PAUSE)
+        } else {
+            SHORTEST_PAUSE
+        };
         if !left.is_empty() {
             tokio::time::sleep(pause).await;
         }

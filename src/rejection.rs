@@ -1,9 +1,9 @@
 //! The situations in which the client gets no answer from a handler.
 
-use http::{HeaderName, StatusCode};
+use http::StatusCode;
 use jiff::Timestamp;
 
-use crate::{key::KeyError, policy::KeySource, record::ResourceId};
+use crate::{key::KeyError, record::ResourceId};
 
 /// Why a request was not answered by its handler or by a replay. A
 /// [render hook](crate::IdempotencyLayerBuilder::render) gets it to make a
@@ -124,11 +124,9 @@ impl Retry {
 }
 
 impl Rejection {
-    pub(crate) fn key(error: KeyError, source: &str) -> Self {
+    pub(crate) fn key(error: KeyError, source: String) -> Self {
         match error {
-            KeyError::Missing => Self::KeyMissing {
-                source: source.to_owned(),
-            },
+            KeyError::Missing => Self::KeyMissing { source },
             reason => Self::KeyInvalid { reason },
         }
     }
@@ -252,21 +250,4 @@ impl Rejection {
             }
         }
     }
-
-    /// The name of the header that would carry the key.
-    pub(crate) fn key_source_name(source: &KeySource) -> String {
-        match source {
-            KeySource::Header(name) => header_case(name),
-            KeySource::BodyPointer(pointer) => format!("the body at {pointer}"),
-        }
-    }
-}
-
-/// `idempotency-key` as people write it: `Idempotency-Key`.
-pub(crate) fn header_case(name: &HeaderName) -> String {
-    let words = name.as_str().split('-').map(|word| {
-        let (first, rest) = word.split_at(word.len().min(1));
-        first.to_ascii_uppercase() + rest
-    });
-    words.collect::<Vec<_>>().join("-")
 }

@@ -91,18 +91,36 @@ pub enum Scope {
 /// Without one a scoped key is a pseudonym: whoever reads the table and can
 /// guess an account and a key can check the guess.
 #[derive(Clone)]
-pub struct ScopeSecret(Box<[u8]>);
+pub struct ScopeSecret {
+    mac: Hmac<Sha256>,
+    is_empty: bool,
+}
 
 impl ScopeSecret {
     /// A secret of any length; 32 random bytes are right.
     pub fn new(secret: impl AsRef<[u8]>) -> Self {
-        Self(secret.as_ref().into())
+        let secret = secret.as_ref();
+        // RFC 2104 section 2: a key of any length, a longer one hashed first.
+        let key = if secret.len() > BLOCK {
+            &Sha256::digest(secret)[..]
+        } else {
+            secret
+        };
+        let mut block = [0; BLOCK];
+        block[..key.len()].copy_from_slice(key);
+        Self {
+            mac: Hmac::new(&block.into()),
+            is_empty: secret.is_empty(),
+        }
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.is_empty
     }
 }
+
+/// The block of SHA-256, in bytes.
+const BLOCK: usize = 64;
 
 impl fmt::Debug for ScopeSecret {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -138,8 +156,7 @@ impl ScopedKey {
                 hash.finalize().into()
             }
             Some(secret) => {
-                let mut mac = Hmac::<Sha256>::new_from_slice(&secret.0)
-                    .expect("HMAC takes a key of any length");
+                let mut mac = secret.mac.clone();
                 frame_parts(scope, principal, endpoint, key, &mut |part| {
                     frame_into(part, |bytes| mac.update(bytes));
                 });

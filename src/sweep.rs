@@ -178,11 +178,11 @@ impl fmt::Debug for RunningSweeper {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RunningSweeper")
             .field("finished", &self.task.is_finished())
-            .finish()
+            .finish_non_exhaustive()
     }
 }
 
-const DEFAULT_EVERY: Duration = Duration::from_secs(60);
+const DEFAULT_EVERY: Duration = Duration::from_mins(1);
 const DEFAULT_PAUSE: Duration = Duration::from_millis(200);
 const DEFAULT_BATCH: u32 = 10_000;
 const LONGEST_REST_AFTER_ERROR: Duration = Duration::from_secs(10);

@@ -1,13 +1,13 @@
 //! The time that a key carries.
 //!
-//! A ULID and a UUIDv7 begin with the millisecond in which they were made, so
+//! A ULID and a `UUIDv7` begin with the millisecond in which they were made, so
 //! the key of a late retry tells its own age. What is read here is a claim of
 //! the client's, whose clock may be wrong.
 //!
 //! 1. Forms, each in any case: a ULID of exactly 26 characters; a UUID
 //!    (RFC 9562) hyphenated, in braces, or as `urn:uuid:`.
 //! 2. Anything else is opaque. So are the 32 digits of a UUID without hyphens
-//!    (one random hex token in 64 looks like a UUIDv7), ids with a prefix, and
+//!    (one random hex token in 64 looks like a `UUIDv7`), ids with a prefix, and
 //!    ids whose epoch differs by operator.
 //! 3. A time before 2010 is what an uninitialised id shows, and no claim.
 
@@ -83,7 +83,7 @@ pub fn classify(key: &str) -> KeyTimestamp {
 }
 
 /// The time at which `key` says it was made, in milliseconds since
-/// 1970-01-01T00:00:00Z: that of a ULID or a UUIDv7, if not before
+/// 1970-01-01T00:00:00Z: that of a ULID or a `UUIDv7`, if not before
 /// 2010-01-01T00:00:00Z.
 ///
 /// How far ahead a time may lie is not judged here; that needs the store's

@@ -2,8 +2,8 @@
 
 use std::{fmt, time::Duration};
 
-const HOUR: Duration = Duration::from_secs(60 * 60);
-const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+const HOUR: Duration = Duration::from_hours(1);
+const DAY: Duration = Duration::from_hours(24);
 
 /// The lifetime of a live record: longer than any client retries, and never
 /// infinite. What must be known for years belongs in the archive.
@@ -26,7 +26,7 @@ pub struct Ttl(Duration);
 
 impl Ttl {
     /// Longest lifetime: 366 days.
-    pub const MAX: Self = Self(Duration::from_secs(366 * 24 * 60 * 60));
+    pub const MAX: Self = Self(Duration::from_hours(8784));
 
     /// The default: 24 hours, the retention most payment APIs publish.
     pub const DEFAULT: Self = Self(DAY);

@@ -35,7 +35,7 @@ async fn main() -> Result<ExitCode, BoxError> {
     // One layer, three policies: charges as the environment says, refunds with
     // keys of their own, payouts with a longer window and keys that tell their
     // age.
-    let week = Duration::from_secs(7 * 24 * 60 * 60);
+    let week = Duration::from_hours(168);
     let charges = backend.layer(support::policy_from_env()?.build()?)?;
     let refunds = support::policy_from_env()?.scope(Scope::PrincipalAndEndpoint);
     let payouts = support::policy_from_env()?
@@ -150,12 +150,11 @@ async fn create_refund(
         .bind(new.amount)
         .execute(&database)
         .await?;
-    match refunded.rows_affected() {
-        0 => Err(Problem::NotFound),
-        _ => {
-            let refund = json!({"id": id, "charge": new.charge, "amount": new.amount});
-            Ok((StatusCode::CREATED, Json(refund)).into_response())
-        }
+    if refunded.rows_affected() == 0 {
+        Err(Problem::NotFound)
+    } else {
+        let refund = json!({"id": id, "charge": new.charge, "amount": new.amount});
+        Ok((StatusCode::CREATED, Json(refund)).into_response())
     }
 }
 

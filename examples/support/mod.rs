@@ -44,7 +44,7 @@ impl Settings {
             bind: text("BIND").unwrap_or_else(|| "127.0.0.1:8080".to_owned()),
             store_url: text("STORE_URL").unwrap_or_else(|| format!("sqlite:{name}.db")),
             archive_url: text("ARCHIVE_URL"),
-            sweep_every: duration("SWEEP_EVERY")?.unwrap_or(Duration::from_secs(60)),
+            sweep_every: duration("SWEEP_EVERY")?.unwrap_or(Duration::from_mins(1)),
             drain: duration("DRAIN")?.unwrap_or(Duration::from_secs(30)),
         })
     }
@@ -206,9 +206,9 @@ pub(crate) async fn serve(
         stopping.send_replace(Some(Instant::now() + drain));
     });
     println!("listening on http://{}", listener.local_addr()?);
-    let mut stopped = stop.clone();
+    let mut signalled = stop.clone();
     let server = axum::serve(listener, router).with_graceful_shutdown(async move {
-        let _ = stopped.wait_for(Option::is_some).await;
+        let _ = signalled.wait_for(Option::is_some).await;
     });
     let mut deadline = stop.clone();
     let out_of_time = async move {
@@ -221,7 +221,7 @@ pub(crate) async fn serve(
         }
     };
     let mut clean = tokio::select! {
-        served = server.into_future() => served.map(|()| true)?,
+        ended = server.into_future() => ended.map(|()| true)?,
         () = out_of_time => false,
     };
     let left = stop.borrow().map_or(Duration::ZERO, |deadline| {

@@ -149,7 +149,9 @@ pub(super) async fn all_keys_takes_a_timestamp_from_ahead(fixture: &dyn Fixture)
     let first = timestamped("k", ahead, ArchiveLookup::AllKeys);
     let lease = claim(store, &first).await.claimed("a key a month ahead");
     same(&lease.expires_at, &later(ahead, TTL), "the time of expiry");
-    same(&lease.ask_archive, &false, "whether to ask the archive");
+    // An earlier record may have been made when the same time was too far ahead
+    // to count, and have expired since.
+    same(&lease.ask_archive, &true, "whether to ask the archive");
 }
 
 pub(super) async fn a_timestamp_over_ten_years_ahead_is_none(fixture: &dyn Fixture) {

@@ -56,7 +56,9 @@ impl Attempt {
         let (key, principal, body) = match &policy.key_source {
             KeySource::Header(name) => {
                 let lines = parts.headers.get_all(name).iter();
-                let key = policy.key_syntax.parse(lines.map(|line| line.as_bytes()));
+                let key = policy
+                    .key_syntax
+                    .parse(lines.map(http::HeaderValue::as_bytes));
                 let Some(key) = setup.key(key)? else {
                     let request = Request::from_parts(*parts, body);
                     return Ok(Prepared::PassThrough(Box::new(request)));
@@ -141,10 +143,7 @@ impl Setup {
         match key {
             Ok(key) => Ok(Some(key)),
             Err(KeyError::Missing) if !self.policy.required => Ok(None),
-            Err(error) => {
-                let source = Rejection::key_source_name(&self.policy.key_source);
-                Err(Rejection::key(error, &source))
-            }
+            Err(error) => Err(Rejection::key(error, self.policy.key_source.in_words())),
         }
     }
 }

@@ -12,8 +12,9 @@ use crate::{
     clock::between,
     fingerprint::{Comparison, Fingerprint},
     flights::{Ending, Flight, Stage, Waiter},
-    policy::InFlight,
+    policy::{InFlight, StoreDown},
     rejection::Rejection,
+    scope::ScopedKey,
 };
 
 /// How long one duplicate has been waiting, over all the flights it meets.
@@ -33,10 +34,9 @@ impl Waiting {
         attempt: &Attempt,
         flight: &Arc<Flight>,
     ) -> Result<Option<Response<Body>>, Rejection> {
-        let mut stages = flight.watch();
         loop {
-            let stage = stages.borrow_and_update().clone();
-            let rejection = match stage {
+            let changed = flight.changed();
+            let rejection = match flight.stage() {
                 // The store answers the leader, or its time runs out.
                 Stage::Claiming => None,
                 Stage::Running { speculative, since } => {
@@ -46,7 +46,7 @@ impl Waiting {
                     // It is renewed at the latest when half of it is over.
                     let remaining = setup.policy.lease / 2;
                     let rejection = Rejection::in_progress(since.elapsed(), remaining);
-                    self.begin(setup, Some(flight), &rejection)?;
+                    self.begin(setup, attempt.scoped_key, &rejection)?;
                     Some(rejection)
                 }
                 Stage::Ended(Ending::Completed(record)) => {
@@ -62,16 +62,22 @@ impl Waiting {
                     let created_at = Some(created_at);
                     return Err(Rejection::OutcomeUnknown { created_at });
                 }
-                Stage::Ended(Ending::Gone) => return Ok(None),
+                // Asking a store that is silent again, one duplicate after the
+                // other, would make each wait for all before it.
+                Stage::Ended(Ending::StoreUnavailable)
+                    if setup.policy.store_down == StoreDown::Closed =>
+                {
+                    return Err(Rejection::unavailable());
+                }
+                Stage::Ended(Ending::StoreUnavailable | Ending::Gone) => return Ok(None),
             };
-            let changed = stages.changed();
             match (self.until, rejection) {
                 (Some(until), Some(rejection)) => {
                     let in_time = tokio::time::timeout_at(until, changed).await;
-                    in_time.map_err(|_| rejection)?.ok()
+                    in_time.map_err(|_| rejection)?;
                 }
-                _ => changed.await.ok(),
-            };
+                _ => changed.await,
+            }
         }
     }
 
@@ -80,6 +86,7 @@ impl Waiting {
     pub(super) async fn elsewhere(
         &mut self,
         setup: &Setup,
+        key: ScopedKey,
         claim: &Claim,
     ) -> Result<(), Rejection> {
         let remaining = match claim.outcome {
@@ -87,7 +94,7 @@ impl Waiting {
             _ => Duration::ZERO,
         };
         let rejection = Rejection::in_progress(Duration::ZERO, remaining);
-        self.begin(setup, None, &rejection)?;
+        self.begin(setup, key, &rejection)?;
         let pause = self
             .pause
             .map_or(SHORTEST_PAUSE, |pause| (pause * 2).min(LONGEST_PAUSE));
@@ -110,7 +117,7 @@ impl Waiting {
     fn begin(
         &mut self,
         setup: &Setup,
-        flight: Option<&Arc<Flight>>,
+        key: ScopedKey,
         rejection: &Rejection,
     ) -> Result<(), Rejection> {
         let InFlight::Wait(longest) = setup.policy.in_flight else {
@@ -118,7 +125,7 @@ impl Waiting {
         };
         self.until.get_or_insert_with(|| Instant::now() + longest);
         if self.place.is_none() {
-            let place = Waiter::admit(&setup.handle.flights, flight, setup.waiter_caps);
+            let place = Waiter::admit(&setup.handle.flights, key, setup.waiter_caps);
             self.place = Some(place.ok_or_else(|| rejection.clone())?);
         }
         Ok(())

@@ -99,7 +99,8 @@ where
         match led {
             Led::Answered(answer) => return answer,
             Led::Elsewhere(returned, unused, claim) => {
-                if let Err(rejection) = waiting.elsewhere(&setup, &claim).await {
+                let key = returned.scoped_key;
+                if let Err(rejection) = waiting.elsewhere(&setup, key, &claim).await {
                     return Err(Refusal::Rejected(rejection));
                 }
                 (attempt, handler) = (returned, unused);
@@ -197,10 +198,13 @@ where
         let retry_after = RETRY_AFTER;
         return Err(Refusal::Rejected(Rejection::StoreFull { retry_after }));
     }
-    let claim_may_land_until = failure
-        .sent
-        .then(|| Instant::now() + setup.policy.lease.max(setup.policy.store_timeout));
-    if setup.policy.store_down == StoreDown::Closed {
+    // Every other answer is one: nothing was written.
+    let may_land = failure.sent && failure.error.kind() == StoreErrorKind::Unavailable;
+    let claim_may_land_until =
+        may_land.then(|| Instant::now() + setup.policy.lease.max(setup.policy.store_timeout));
+    // A row that cannot be read belongs to a request that may have run.
+    let is_row_corrupt = failure.error.kind() == StoreErrorKind::Corrupt;
+    if setup.policy.store_down == StoreDown::Closed || is_row_corrupt {
         tracing::error!(scoped_key = %attempt.scoped_key, %error, "claim failed: nothing runs");
         if claim_may_land_until.is_some() {
             setup.handle.pending.add(Pending {
@@ -211,6 +215,7 @@ where
                 flight: None,
             });
         }
+        leader.end(Ending::StoreUnavailable);
         return Err(Refusal::Rejected(Rejection::unavailable()));
     }
     tracing::error!(scoped_key = %attempt.scoped_key, %error, "claim failed: running without protection");
@@ -292,7 +297,7 @@ impl Rejection {
 }
 
 /// Covers a store's clock that steps back between a claim and a lookup.
-const LOOKUP_MARGIN: Duration = Duration::from_secs(60);
+const LOOKUP_MARGIN: Duration = Duration::from_mins(1);
 
 /// A record changes its scheme only when it is replaced: once is enough, but
 /// for a race.

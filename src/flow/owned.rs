@@ -106,7 +106,12 @@ impl Owned {
         let Some(archive) = self.setup.archive.clone() else {
             return Ok(self);
         };
-        let lookup = archive.lookup(self.scoped_key, attempt.key_timestamp);
+        // A record made under a time that was still to come may have expired
+        // before it: beyond ten years it counts for nothing.
+        let not_before = attempt
+            .key_timestamp
+            .filter(|timestamp| *timestamp <= self.now);
+        let lookup = archive.lookup(self.scoped_key, not_before);
         match self.setup.in_time(lookup).await {
             Err(error) => {
                 tracing::error!(scoped_key = %self.scoped_key, error = %error.causes(), "archive lookup failed: nothing runs");
@@ -186,11 +191,12 @@ impl Owned {
                     }
                 }
                 Ok(_) => {
-                    // Another attempt owns the record now; nothing ran here.
-                    return Err(Rejection::in_progress(
-                        self.claimed.elapsed(),
-                        self.setup.policy.lease,
-                    ));
+                    // Another attempt owns the record now, or it has expired,
+                    // and would look as if something had run.
+                    let longest = self.setup.policy.lease;
+                    let rejection = Rejection::in_progress(self.claimed.elapsed(), longest);
+                    self.give_back().await;
+                    return Err(rejection);
                 }
                 Err(error) => {
                     tracing::error!(scoped_key = %self.scoped_key, error = %error.causes(), "lease not confirmed: nothing runs");
@@ -241,6 +247,7 @@ impl Owned {
 
     /// Gives the claim back: the handler never ran, or its status is not kept.
     pub(super) async fn give_back(self: Box<Self>) {
+        self.held.ending();
         let release = self.setup.handle.store.release(self.scoped_key, self.token);
         if let Err(error) = self.setup.in_time(release).await {
             tracing::warn!(scoped_key = %self.scoped_key, error = %error.causes(), "release failed: it is repeated");

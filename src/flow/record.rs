@@ -53,6 +53,7 @@ impl Owned {
         self: Box<Self>,
         completion: Completion,
     ) -> Result<Recorded, Rejection> {
+        self.held.ending();
         let setup = Arc::clone(&self.setup);
         let store = &setup.handle.store;
         let record = Arc::new(CompletedRecord {
@@ -181,8 +182,7 @@ impl Setup {
             return Some(id.clone());
         }
         let in_body = || {
-            let json =
-                content_type(parts).is_some_and(|content_type| content_type.contains("json"));
+            let json = content_type(parts).is_some_and(is_json);
             json.then(|| resource::in_json(body, &self.policy.resource_id_pointer))
                 .flatten()
         };
@@ -231,12 +231,24 @@ impl Setup {
 fn is_stream(parts: &response::Parts) -> bool {
     parts.status == StatusCode::SWITCHING_PROTOCOLS
         || parts.extensions.get() == Some(&Recording::Stream)
-        || content_type(parts)
-            .is_some_and(|content_type| content_type.starts_with("text/event-stream"))
+        || content_type(parts).is_some_and(is_event_stream)
 }
 
 fn content_type(parts: &response::Parts) -> Option<&str> {
     parts.headers.get(CONTENT_TYPE)?.to_str().ok()
 }
 
+// A media type may be spelt in any case (RFC 9110 section 8.3.1).
+
+fn is_event_stream(content_type: &str) -> bool {
+    let start = content_type.get(..EVENT_STREAM.len());
+    start.is_some_and(|start| start.eq_ignore_ascii_case(EVENT_STREAM))
+}
+
+fn is_json(content_type: &str) -> bool {
+    let mut windows = content_type.as_bytes().windows(4);
+    windows.any(|window| window.eq_ignore_ascii_case(b"json"))
+}
+
+const EVENT_STREAM: &str = "text/event-stream";
 const TRUE: HeaderValue = HeaderValue::from_static("true");

@@ -31,8 +31,15 @@ impl Problems {
         documentation: Option<&str>,
         hook: Option<Arc<RenderHook>>,
     ) -> Result<Self, ConfigError> {
+        let check = |uri: &str| {
+            let fits = uri.bytes().all(is_in_uris);
+            fits.then_some(())
+                .ok_or_else(|| ConfigError::BadUri(uri.to_owned()))
+        };
+        check(type_base.as_deref().unwrap_or_default())?;
         let described_by = documentation.map(|url| {
             let bad = || ConfigError::BadUri(url.to_owned());
+            check(url)?;
             url.parse::<Uri>().map_err(|_| bad())?;
             HeaderValue::try_from(format!("<{url}>; rel=\"describedby\"")).map_err(|_| bad())
         });
@@ -82,7 +89,11 @@ impl Problems {
                 member("original_status", json!(original_status));
                 member(
                     "resource_id",
-                    json!(resource_id.as_ref().map(|id| id.as_str())),
+                    json!(
+                        resource_id
+                            .as_ref()
+                            .map(super::super::record::ResourceId::as_str)
+                    ),
                 );
                 member("created_at", json!(created_at.map(|time| time.to_string())));
                 member("expired_at", json!(expired_at.map(|time| time.to_string())));
@@ -97,7 +108,11 @@ impl Problems {
                 member("original_status", json!(original_status));
                 member(
                     "resource_id",
-                    json!(resource_id.as_ref().map(|id| id.as_str())),
+                    json!(
+                        resource_id
+                            .as_ref()
+                            .map(super::super::record::ResourceId::as_str)
+                    ),
                 );
                 member("created_at", json!(created_at.to_string()));
             }
@@ -124,6 +139,12 @@ impl Problems {
         }
         response
     }
+}
+
+/// RFC 3986 section 2: nothing else stands in a URI, so none can break out of
+/// a header or a document.
+fn is_in_uris(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"-._~:/?#[]@!$&'()*+,;=%".contains(&byte)
 }
 
 impl fmt::Debug for Problems {

@@ -265,6 +265,12 @@ impl PolicyBuilder {
         let unset = DEFAULT_MAX_LEASE.min(ttl / 2);
         policy.max_lease = max_lease.unwrap_or_else(|| unset.max(lease.unwrap_or_default()));
         policy.lease = lease.unwrap_or_else(|| DEFAULT_LEASE.min(policy.max_lease));
+        // Whoever wants no limit at all may say so.
+        policy.store_timeout = policy.store_timeout.min(LONGEST_TIMEOUT);
+        policy.response_deadline = policy.response_deadline.min(LONGEST_TIMEOUT);
+        if let InFlight::Wait(longest) = policy.in_flight {
+            policy.in_flight = InFlight::Wait(longest.min(LONGEST_TIMEOUT));
+        }
         policy.check()?;
         Ok(policy)
     }
@@ -318,8 +324,10 @@ impl Policy {
 const DEFAULT_KEY_HEADER: HeaderName = HeaderName::from_static("idempotency-key");
 const DEFAULT_REPLAY_HEADER: HeaderName = HeaderName::from_static("idempotent-replayed");
 const DEFAULT_LEASE: Duration = Duration::from_secs(30);
-const DEFAULT_MAX_LEASE: Duration = Duration::from_secs(10 * 60);
+const DEFAULT_MAX_LEASE: Duration = Duration::from_mins(10);
 const SHORTEST_LEASE: Duration = Duration::from_millis(10);
+/// What no request lives to see, and still fits into a clock.
+const LONGEST_TIMEOUT: Duration = Ttl::MAX.get();
 const DEFAULT_STORE_TIMEOUT: Duration = Duration::from_secs(5);
 const DEFAULT_RESPONSE_DEADLINE: Duration = Duration::from_secs(10);
 const DEFAULT_BODY_LIMIT: usize = 1024 * 1024;

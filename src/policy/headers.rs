@@ -58,6 +58,15 @@ impl HeaderRules {
     }
 }
 
+/// `idempotency-key` as people write it: `Idempotency-Key`.
+pub(super) fn header_case(name: &HeaderName) -> String {
+    let words = name.as_str().split('-').map(|word| {
+        let (first, rest) = word.split_at(word.len().min(1));
+        first.to_ascii_uppercase() + rest
+    });
+    words.collect::<Vec<_>>().join("-")
+}
+
 /// Belongs to the connection or is recomputed: no option brings it back.
 const FRAMING: [HeaderName; 6] = [
     CONNECTION,

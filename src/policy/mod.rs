@@ -62,6 +62,16 @@ pub enum KeySource {
     BodyPointer(String),
 }
 
+impl KeySource {
+    /// Where a client is told to send its key.
+    pub(crate) fn in_words(&self) -> String {
+        match self {
+            Self::Header(name) => headers::header_case(name),
+            Self::BodyPointer(pointer) => format!("the body at {pointer}"),
+        }
+    }
+}
+
 /// What a duplicate gets while the first request runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
@@ -87,7 +97,11 @@ pub enum StoreDown {
 }
 
 impl Policy {
-    /// Starts a policy. The principal is the one thing that has no default.
+    /// Starts a policy. The principal is the one thing that has no default:
+    ///
+    /// ```compile_fail,E0061
+    /// let nobody = axum_idempotency::Policy::builder();
+    /// ```
     pub fn builder(principal: PrincipalSource) -> PolicyBuilder {
         PolicyBuilder::new(principal)
     }

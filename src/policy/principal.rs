@@ -14,8 +14,10 @@ use crate::scope::Principal;
 #[derive(Clone)]
 pub struct PrincipalSource {
     name: &'static str,
-    find: Arc<dyn Fn(&Parts) -> Option<Principal> + Send + Sync>,
+    find: Arc<FindPrincipal>,
 }
+
+type FindPrincipal = dyn Fn(&Parts) -> Option<Principal> + Send + Sync;
 
 impl PrincipalSource {
     /// The bearer token of `Authorization` (RFC 6750 section 2.1), hashed. A

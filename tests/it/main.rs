@@ -1,6 +1,43 @@
-//! The one test binary.
+//! The one test binary: the stores against their contract, and the crate over
+//! HTTP on every store.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+mod support;
+
+mod archive_lookup;
+mod builders;
+mod claim_results;
+mod completions;
 mod conformance;
+mod context;
+mod expiry;
+mod failures;
+mod fingerprints;
+mod framing;
+mod hang_ups;
+mod headers;
+mod key_times;
+mod keys;
+mod leases;
 mod memory_store;
+mod principals;
+mod problem_documents;
+mod ranks;
+mod reconcile;
+mod rejections;
+mod request_bodies;
+mod response_bodies;
+mod secrecy;
+mod settle;
+mod shutdown;
+mod speculative;
 mod sqlite;
+mod status_policy;
+mod store_down;
+mod storms;
+mod takeover;
+mod ttl_in_force;
 mod vectors;
+mod waiting;
+mod wire;

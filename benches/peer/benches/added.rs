@@ -1,5 +1,12 @@
 //! The time that each crate's layer adds to the same handler, in one run.
 
+#![allow(
+    clippy::cast_precision_loss,
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "figures for people to read"
+)]
+
 use axum::Router;
 
 #[path = "../../measure/mod.rs"]

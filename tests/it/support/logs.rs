@@ -1,0 +1,60 @@
+//! What the crate logs, at every level.
+
+use std::{
+    io,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use tracing::subscriber::DefaultGuard;
+use tracing_subscriber::fmt::MakeWriter;
+
+/// Everything that is logged on this thread while this lives, spans included.
+#[derive(Debug)]
+pub(crate) struct Logs {
+    text: Text,
+    _guard: DefaultGuard,
+}
+
+impl Logs {
+    pub(crate) fn capture() -> Self {
+        let text = Text::default();
+        let subscriber = tracing_subscriber::fmt()
+            .with_env_filter("axum_idempotency=trace")
+            .with_writer(text.clone())
+            .with_ansi(false)
+            .finish();
+        Self {
+            text,
+            _guard: tracing::subscriber::set_default(subscriber),
+        }
+    }
+
+    /// What was logged so far.
+    pub(crate) fn text(&self) -> String {
+        let text = self.text.0.lock().unwrap_or_else(PoisonError::into_inner);
+        String::from_utf8_lossy(&text).into_owned()
+    }
+}
+
+#[derive(Clone, Debug, Default)]
+struct Text(Arc<Mutex<Vec<u8>>>);
+
+impl io::Write for Text {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let mut text = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        text.extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl<'a> MakeWriter<'a> for Text {
+    type Writer = Self;
+
+    fn make_writer(&'a self) -> Self {
+        self.clone()
+    }
+}

@@ -1,0 +1,68 @@
+//! What the tests share: backends, a service whose handler they step, a
+//! client, and a store that fails on demand.
+//!
+//! Nothing here sleeps. A test waits for what it needs to have happened, at a
+//! [`Gate`] or on a count, and fails when that takes [`PATIENCE`].
+
+mod answer;
+mod ask;
+mod backend;
+mod faulty;
+mod gate;
+mod logs;
+mod script;
+mod shop;
+#[cfg(feature = "sqlite")]
+mod sqlite;
+mod work;
+
+use std::{future::Future, time::Duration};
+
+pub(crate) use self::{
+    answer::Answer,
+    ask::{Ask, Started},
+    backend::{Backend, scoped, ulid_of},
+    faulty::{FaultyArchive, FaultyStore},
+    gate::Gate,
+    logs::Logs,
+    script::{Fault, Script, Verb},
+    shop::{Line, Opening, Shop},
+    work::Work,
+};
+
+/// How long a test may wait for anything at all before it counts as stuck.
+pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
+
+/// Runs a test, and fails it when it is stuck.
+pub(crate) async fn in_time(test: impl Future<Output = ()>) {
+    let ended = tokio::time::timeout(PATIENCE, test).await;
+    ended.expect("the test waits for something that does not happen");
+}
+
+/// Makes a test on each backend of each function, which gets the backend.
+macro_rules! on_every_backend {
+    ($($test:ident),+ $(,)?) => {
+        mod memory {
+            $(
+                #[tokio::test]
+                async fn $test() {
+                    let backend = $crate::support::Backend::memory();
+                    $crate::support::in_time(super::$test(backend)).await;
+                }
+            )+
+        }
+
+        #[cfg(feature = "sqlite")]
+        mod sqlite {
+            $(
+                #[tokio::test]
+                async fn $test() {
+                    let backend = $crate::support::Backend::sqlite().await;
+                    $crate::support::in_time(super::$test(backend)).await;
+                }
+            )+
+        }
+    };
+}
+
+pub(crate) use on_every_backend;
