@@ -3,9 +3,7 @@
 //! A case that fails does not hide the next one: each test collects what went
 //! wrong and reports it all.
 
-use std::fmt::Write as _;
-
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, fmt::Write as _, time::Duration};
 
 use axum_idempotency::{
     IdempotencyKey, KeyError, KeySyntax,
