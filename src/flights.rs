@@ -19,7 +19,9 @@ use tokio::{
     time::Instant,
 };
 
-use crate::{claim::CompletedRecord, fingerprint::Fingerprint, scope::ScopedKey};
+use crate::{
+    claim::CompletedRecord, fingerprint::Fingerprint, record::Completion, scope::ScopedKey,
+};
 
 /// All flights of one store handle.
 #[derive(Debug)]
@@ -66,8 +68,10 @@ pub(crate) enum Stage {
 pub(crate) enum Ending {
     /// The record has an outcome.
     Completed(Arc<CompletedRecord>),
+    /// It ran without a record, and this was its outcome.
+    Unrecorded(Arc<Completion>),
     /// It ran, and its outcome is not known.
-    Unknown { created_at: Timestamp },
+    Unknown { created_at: Option<Timestamp> },
     /// The store did not answer the claim: nothing ran.
     StoreUnavailable,
     /// Nothing to share: ask the store.

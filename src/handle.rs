@@ -2,7 +2,7 @@
 
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex, PoisonError, Weak},
+    sync::{Arc, Mutex, PoisonError, Weak, atomic::AtomicU64},
     time::Duration,
 };
 
@@ -27,6 +27,8 @@ pub(crate) struct StoreHandle {
     pub(crate) pending: Arc<PendingCalls>,
     pub(crate) ttls: TtlsInForce,
     pub(crate) tasks: TaskTracker,
+    /// How many requests have run without protection.
+    pub(crate) unprotected: AtomicU64,
 }
 
 /// Handles in use, so that two layers over one store find each other.
@@ -48,6 +50,7 @@ impl StoreHandle {
             leases: Arc::new(Leases::new(Arc::clone(&store))),
             pending: Arc::new(PendingCalls::new(Arc::clone(&store), tasks.clone())),
             ttls: TtlsInForce::new(),
+            unprotected: AtomicU64::new(0),
             tasks,
             store,
         });

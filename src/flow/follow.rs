@@ -55,11 +55,18 @@ impl Waiting {
                     }
                     return setup.replay(&record).map(Some);
                 }
+                Stage::Ended(Ending::Unrecorded(completion)) => {
+                    if attempt.is_other_than(flight.fingerprint()) {
+                        return Err(Rejection::KeyReused);
+                    }
+                    let created_at = None;
+                    let unknown = || Rejection::OutcomeUnknown { created_at };
+                    return setup.answer_of(&completion).map(Some).ok_or_else(unknown);
+                }
                 Stage::Ended(Ending::Unknown { created_at }) => {
                     if attempt.is_other_than(flight.fingerprint()) {
                         return Err(Rejection::KeyReused);
                     }
-                    let created_at = Some(created_at);
                     return Err(Rejection::OutcomeUnknown { created_at });
                 }
                 // Asking a store that is silent again, one duplicate after the

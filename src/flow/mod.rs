@@ -4,7 +4,11 @@
 //! [`protect`] is the whole of it. From the claim on ([`lead`]) it goes on in a
 //! task of its own when its client hangs up, which so changes nothing.
 
-use std::{future::Future, sync::Arc, time::Duration};
+use std::{
+    future::Future,
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
 
 use axum::body::Body;
 use futures_util::FutureExt as _;
@@ -218,7 +222,8 @@ where
         leader.end(Ending::StoreUnavailable);
         return Err(Refusal::Rejected(Rejection::unavailable()));
     }
-    tracing::error!(scoped_key = %attempt.scoped_key, %error, "claim failed: running without protection");
+    let so_far = setup.handle.unprotected.fetch_add(1, Ordering::Relaxed) + 1;
+    tracing::error!(scoped_key = %attempt.scoped_key, %error, so_far, "claim failed: running without protection");
     owned::run_unprotected(setup, attempt, leader, token, claim_may_land_until, handler).await
 }
 

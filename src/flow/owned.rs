@@ -237,9 +237,8 @@ impl Owned {
             }
             Err(_) => {
                 tracing::error!(scoped_key = %self.scoped_key, "the handler was aborted at max_lease");
-                let created_at = self.lease.created_at;
+                let created_at = Some(self.lease.created_at);
                 self.leader.end(Ending::Unknown { created_at });
-                let created_at = Some(created_at);
                 Err(Refusal::Rejected(Rejection::OutcomeUnknown { created_at }))
             }
         }
@@ -299,14 +298,18 @@ where
             setup.outcome(failure()).await
         }
         Err(_) => {
+            tracing::error!(scoped_key = %key, "the handler was aborted at max_lease");
             let created_at = None;
-            (
-                None,
-                Err(Refusal::Rejected(Rejection::OutcomeUnknown { created_at })),
-            )
+            leader.end(Ending::Unknown { created_at });
+            return Err(Refusal::Rejected(Rejection::OutcomeUnknown { created_at }));
         }
     };
-    if let (Some(call), Some(_)) = (call, claim_may_land_until) {
+    // Those who waited here need no record to get the first answer.
+    let shared = match &call {
+        Call::Complete(completion, _) => Ending::Unrecorded(Arc::new(completion.clone())),
+        Call::Release => Ending::Gone,
+    };
+    if claim_may_land_until.is_some() {
         setup.handle.pending.add(Pending {
             key,
             token,
@@ -315,6 +318,7 @@ where
             flight: None,
         });
     }
+    leader.end(shared);
     answer
 }
 

@@ -104,8 +104,8 @@ impl Owned {
             self.leader.end(Ending::Completed(Arc::clone(&record)));
             return Ok(Recorded::Winner(record));
         }
-        self.leader.end(Ending::Unknown { created_at });
         let created_at = Some(created_at);
+        self.leader.end(Ending::Unknown { created_at });
         Err(Rejection::OutcomeUnknown { created_at })
     }
 }
@@ -131,12 +131,12 @@ impl Setup {
     pub(super) async fn outcome<E>(
         &self,
         response: Response<Body>,
-    ) -> (Option<Call>, Result<Response<Body>, Refusal<E>>) {
+    ) -> (Call, Result<Response<Body>, Refusal<E>>) {
         if self.forgets(&response) {
-            return (Some(Call::Release), Ok(response));
+            return (Call::Release, Ok(response));
         }
         let (completion, response) = self.completion(response).await;
-        (Some(Call::Complete(completion, Ending::Gone)), Ok(response))
+        (Call::Complete(completion, Ending::Gone), Ok(response))
     }
 
     /// Holds the response as far as it can be kept.
@@ -196,24 +196,29 @@ impl Setup {
     /// The first answer again.
     pub(super) fn replay(&self, record: &CompletedRecord) -> Result<Response<Body>, Rejection> {
         let completion = &record.completion;
-        let kept = completion.response.as_ref();
-        let (Some(kept), Ok(status)) = (kept, StatusCode::from_u16(completion.status)) else {
+        let Some(mut response) = self.answer_of(completion) else {
             return Err(Rejection::ResponseNotKept {
                 original_status: completion.status,
                 resource_id: completion.resource_id.clone(),
                 created_at: record.created_at,
             });
         };
+        self.mark_expiry(&mut response, record.expires_at);
+        Ok(response)
+    }
+
+    /// `None` when the response was not kept.
+    pub(super) fn answer_of(&self, completion: &Completion) -> Option<Response<Body>> {
+        let kept = completion.response.as_ref()?;
         let mut response = Response::new(Body::from(kept.body.clone()));
-        *response.status_mut() = status;
+        *response.status_mut() = StatusCode::from_u16(completion.status).ok()?;
         let headers = response.headers_mut();
         headers.reserve(kept.headers.len() + 2);
         for (name, value) in &kept.headers {
             headers.append(name.clone(), value.clone());
         }
         headers.insert(self.policy.replay_header.clone(), TRUE);
-        self.mark_expiry(&mut response, record.expires_at);
-        Ok(response)
+        Some(response)
     }
 
     fn mark_expiry(&self, response: &mut Response<Body>, expires_at: Timestamp) {

@@ -1,6 +1,11 @@
 //! The layer: a store, an archive and a policy, put in front of a service.
 
-use std::{error::Error, fmt, sync::Arc, time::Duration};
+use std::{
+    error::Error,
+    fmt,
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
 
 use axum::body::Body;
 use http::Response;
@@ -111,6 +116,12 @@ impl IdempotencyLayer {
             Some(archive) => archive.amend(key, status, resource_id).await,
             None => Ok(false),
         }
+    }
+
+    /// How many requests this process has run without protection, under
+    /// [`StoreDown::Open`](crate::StoreDown::Open), over this layer's store.
+    pub fn unprotected_runs(&self) -> u64 {
+        self.setup.handle.unprotected.load(Ordering::Relaxed)
     }
 
     /// Ends the layer's work after the server has stopped accepting: waits for

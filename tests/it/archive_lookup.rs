@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use axum_idempotency::{ArchiveLookup, Retry, Sweeper, Ttl};
 
-use crate::support::{Backend, Fault, Gate, Opening, Verb, on_every_backend};
+use crate::support::{Backend, Fault, Gate, Opening, Verb, on_every_backend, on_tokio_time};
 
 on_every_backend!(
     the_key_of_a_fresh_request_costs_no_lookup,
@@ -19,6 +19,8 @@ on_every_backend!(
     a_takeover_asks_the_archive_whatever_the_key_looks_like,
     a_takeover_that_finds_no_outcome_in_the_archive_runs_nothing,
 );
+
+on_tokio_time!(a_slow_lookup_does_not_lose_the_lease,);
 
 fn all_keys(opening: Opening) -> Opening {
     opening.policy(|policy| policy.archive_lookup(ArchiveLookup::AllKeys))
@@ -240,6 +242,7 @@ async fn a_takeover_asks_the_archive_whatever_the_key_looks_like(backend: Backen
     backend.clock.advance(DAY);
     backend.sweep().await;
     let stuck = backend.shop().open().await;
+    stuck.loses_its_leases();
     let handler = stuck.work.hold();
     let _second = stuck.post("/charges").key("order-1").start();
     handler.reached().await;
@@ -264,6 +267,7 @@ async fn a_takeover_asks_the_archive_whatever_the_key_looks_like(backend: Backen
 
 async fn a_takeover_that_finds_no_outcome_in_the_archive_runs_nothing(backend: Backend) {
     let stuck = backend.shop().open().await;
+    stuck.loses_its_leases();
     for _ in 0..2 {
         let handler = stuck.work.hold();
         let ask = stuck.post("/charges").key("order-1").start();
@@ -293,9 +297,7 @@ async fn a_takeover_that_finds_no_outcome_in_the_archive_runs_nothing(backend: B
 /// 1. The claim is won; the archive takes longer than the lease.
 /// 2. The lease is renewed all the while, so nobody takes over.
 /// 3. The archive answers, and the handler runs.
-#[tokio::test(start_paused = true)]
-async fn a_slow_lookup_does_not_lose_the_lease() {
-    let backend = Backend::on_tokio_time();
+async fn a_slow_lookup_does_not_lose_the_lease(backend: Backend) {
     let patient = |opening: Opening| {
         opening.policy(|policy| {
             let ttl = Ttl::new(DAY).expect("a day is a TTL");

@@ -6,7 +6,7 @@ use std::time::Duration;
 use axum_idempotency::{Retry, store::StoreErrorKind};
 use tokio::time::sleep;
 
-use crate::support::{Backend, Fault, Gate, Verb, on_every_backend};
+use crate::support::{Backend, Fault, Gate, PATIENCE, Verb, on_every_backend, on_tokio_time};
 
 on_every_backend!(
     a_claim_whose_answer_was_lost_is_released_in_the_background,
@@ -15,6 +15,12 @@ on_every_backend!(
     a_claim_that_never_reached_the_store_blocks_nobody,
     a_claim_that_was_answered_with_an_error_leaves_no_ghost,
     a_ghost_never_takes_the_record_of_the_next_attempt,
+);
+
+on_tokio_time!(
+    a_claim_that_landed_and_timed_out_is_released,
+    a_claim_that_lands_late_is_released,
+    a_claim_that_never_lands_is_given_up,
 );
 
 async fn a_claim_whose_answer_was_lost_is_released_in_the_background(backend: Backend) {
@@ -74,7 +80,7 @@ async fn a_claim_that_was_answered_with_an_error_leaves_no_ghost(backend: Backen
         let answer = shop.post("/charges").key("k").send().await;
         assert_eq!(answer.status, 503, "{kind:?}");
     }
-    let nothing_pends = shop.layer.shutdown(Duration::from_secs(1)).await;
+    let nothing_pends = shop.layer.shutdown(PATIENCE).await;
     assert_eq!(nothing_pends, Ok(()), "something is still to be told");
     assert_eq!(
         shop.store.calls(Verb::Release),
@@ -110,9 +116,7 @@ async fn a_ghost_never_takes_the_record_of_the_next_attempt(backend: Backend) {
 
 /// 1. The claim lands, and its answer does not come in time.
 /// 2. 503; the ghost is released.
-#[tokio::test(start_paused = true)]
-async fn a_claim_that_landed_and_timed_out_is_released() {
-    let backend = Backend::on_tokio_time();
+async fn a_claim_that_landed_and_timed_out_is_released(backend: Backend) {
     let shop = backend.shop().in_memory();
     shop.store.next(Verb::Claim, Fault::HangsAfter);
     let answer = shop.post("/charges").key("k").send().await;
@@ -125,9 +129,7 @@ async fn a_claim_that_landed_and_timed_out_is_released() {
 /// 1. The connection is lost; the claim is still on its way.
 /// 2. 503; the store knows of no claim to release.
 /// 3. The claim lands after all, and is released then.
-#[tokio::test(start_paused = true)]
-async fn a_claim_that_lands_late_is_released() {
-    let backend = Backend::on_tokio_time();
+async fn a_claim_that_lands_late_is_released(backend: Backend) {
     let shop = backend.shop().in_memory();
     let landing = Gate::closed();
     shop.store
@@ -145,9 +147,7 @@ async fn a_claim_that_lands_late_is_released() {
 }
 
 /// The store is asked again at a growing distance, and not for ever.
-#[tokio::test(start_paused = true)]
-async fn a_claim_that_never_lands_is_given_up() {
-    let backend = Backend::on_tokio_time();
+async fn a_claim_that_never_lands_is_given_up(backend: Backend) {
     let shop = backend.shop().in_memory();
     shop.store.next(Verb::Claim, Fault::DOWN);
     shop.post("/charges").key("k").send().await;

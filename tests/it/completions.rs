@@ -8,7 +8,9 @@ use axum_idempotency::{InFlight, Retry};
 use http::StatusCode;
 use tokio::time::sleep;
 
-use crate::support::{Backend, Fault, PATIENCE, Shop, Verb, Work, on_every_backend, scoped};
+use crate::support::{
+    Backend, Fault, PATIENCE, Shop, Verb, Work, on_every_backend, on_tokio_time, scoped,
+};
 
 on_every_backend!(
     when_a_completion_fails_its_client_gets_the_answer_and_duplicates_wait_for_the_record,
@@ -18,6 +20,12 @@ on_every_backend!(
     a_failed_completion_of_a_panic_is_repeated_too,
     when_a_release_fails_it_is_repeated,
     when_the_release_of_a_lookup_fails_it_is_repeated,
+);
+
+on_tokio_time!(
+    the_lease_is_renewed_until_the_completion_is_confirmed,
+    a_completion_without_an_answer_is_repeated,
+    a_store_that_panics_once_does_not_end_all_repetitions,
 );
 
 async fn when_a_completion_fails_its_client_gets_the_answer_and_duplicates_wait_for_the_record(
@@ -153,9 +161,7 @@ async fn when_the_release_of_a_lookup_fails_it_is_repeated(backend: Backend) {
 ///    renewed.
 /// 2. Nobody takes over in that time.
 /// 3. The store hears of it, and a repeat gets the first answer.
-#[tokio::test(start_paused = true)]
-async fn the_lease_is_renewed_until_the_completion_is_confirmed() {
-    let backend = Backend::on_tokio_time();
+async fn the_lease_is_renewed_until_the_completion_is_confirmed(backend: Backend) {
     let (shop, other) = (backend.shop().in_memory(), backend.shop().in_memory());
     shop.store.always(Verb::Complete, Fault::DOWN);
     let first = shop.post("/charges").key("k").send().await;
@@ -178,9 +184,7 @@ async fn the_lease_is_renewed_until_the_completion_is_confirmed() {
 
 /// 1. The completion takes effect and gets no answer.
 /// 2. The client is not made to wait for the store longer than its patience.
-#[tokio::test(start_paused = true)]
-async fn a_completion_without_an_answer_is_repeated() {
-    let backend = Backend::on_tokio_time();
+async fn a_completion_without_an_answer_is_repeated(backend: Backend) {
     let shop = backend.shop().in_memory();
     shop.store.next(Verb::Complete, Fault::Hangs);
     let first = shop.post("/charges").key("k").send().await;
@@ -192,9 +196,7 @@ async fn a_completion_without_an_answer_is_repeated() {
 
 /// 1. A worker that repeats calls dies with a store that panics.
 /// 2. The next call that fails is repeated all the same.
-#[tokio::test(start_paused = true)]
-async fn a_store_that_panics_once_does_not_end_all_repetitions() {
-    let backend = Backend::on_tokio_time();
+async fn a_store_that_panics_once_does_not_end_all_repetitions(backend: Backend) {
     let shop = backend.shop().in_memory();
     shop.store.next(Verb::Complete, Fault::DOWN);
     shop.store.next(Verb::Complete, Fault::Panics);

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use axum_idempotency::{Abandoned, Record, RecordState, Retry, Ttl};
 
-use crate::support::{Backend, Fault, Verb, on_every_backend};
+use crate::support::{Backend, Fault, PATIENCE, Verb, on_every_backend};
 
 on_every_backend!(
     a_record_is_replayed_to_the_end_of_its_window_and_not_longer,
@@ -101,6 +101,7 @@ async fn an_abandoned_record_expires_as_unknown_whatever_the_policy_says_of_take
     backend: Backend,
 ) {
     let stuck = backend.shop().open().await;
+    stuck.loses_its_leases();
     let handler = stuck.work.hold();
     let _first = stuck.post("/charges").key("k").start();
     handler.reached().await;
@@ -191,7 +192,7 @@ async fn a_completion_that_is_repeated_is_refused_once_its_record_has_expired(ba
     second_try.open();
     shop.store.answered(Verb::Complete, 2).await;
     // It is not repeated for ever.
-    let nothing_pends = shop.layer.shutdown(Duration::from_secs(10)).await;
+    let nothing_pends = shop.layer.shutdown(PATIENCE).await;
     assert_eq!(
         nothing_pends,
         Ok(()),

@@ -9,7 +9,7 @@ use http::{Request, Response};
 use serde_json::json;
 use tower::{Layer as _, Service as _, ServiceExt, service_fn};
 
-use crate::support::{Backend, Work, on_every_backend};
+use crate::support::{Backend, Work, on_every_backend, on_tokio_time};
 
 on_every_backend!(
     a_panic_after_the_effect_is_a_500_that_is_replayed,
@@ -17,6 +17,8 @@ on_every_backend!(
     an_error_of_the_inner_service_is_passed_on_and_its_retry_gets_a_500,
     the_service_that_was_ready_is_the_one_that_is_called,
 );
+
+on_tokio_time!(max_lease_aborts_a_handler_and_its_key_can_be_taken_over,);
 
 async fn a_panic_after_the_effect_is_a_500_that_is_replayed(backend: Backend) {
     let work = Work::answering(|seen| async move {
@@ -132,9 +134,7 @@ fn request(key: &str) -> Request<Body> {
 /// 2. `max_lease` aborts it. Its client, and a duplicate that waited, learn
 ///    that the outcome is unknown.
 /// 3. The lease lapses, and the next request takes over.
-#[tokio::test(start_paused = true)]
-async fn max_lease_aborts_a_handler_and_its_key_can_be_taken_over() {
-    let backend = Backend::on_tokio_time();
+async fn max_lease_aborts_a_handler_and_its_key_can_be_taken_over(backend: Backend) {
     let shop = backend
         .shop()
         .policy(|policy| policy.in_flight(axum_idempotency::InFlight::Wait(HOUR)))

@@ -4,7 +4,7 @@
 use axum::response::IntoResponse as _;
 use axum_idempotency::{Idempotency, KeySource, KeySyntax, PolicyBuilder, PrincipalSource, Retry};
 use http::Method;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::support::{Backend, Verb, Work, on_every_backend};
 
@@ -21,6 +21,7 @@ on_every_backend!(
     a_body_without_its_key_is_refused_or_passes_as_the_policy_says,
     without_a_principal_the_body_that_holds_the_key_is_not_read,
     the_handler_learns_its_key_and_principal,
+    every_header_of_the_vectors_is_answered_as_they_say,
 );
 
 async fn quoted_and_bare_are_one_key(backend: Backend) {
@@ -273,4 +274,57 @@ async fn the_handler_learns_its_key_and_principal(backend: Backend) {
     let answer = shop.post("/charges").key("\"order 1\"").send().await;
     let scoped = crate::support::scoped("alice", "order 1");
     assert_eq!(answer.body, format!("order 1 1 {scoped}"));
+}
+
+/// The head reaches the layer as the vectors spell it; a socket would take
+/// white space away.
+async fn every_header_of_the_vectors_is_answered_as_they_say(backend: Backend) {
+    let cases: Vec<Value> =
+        serde_json::from_str(include_str!("../vectors/key-header.json")).unwrap();
+    let mut failures = Vec::new();
+    for (syntax, name) in [
+        (KeySyntax::Strict, "strict"),
+        (KeySyntax::Lenient, "lenient"),
+    ] {
+        let work = Work::answering(|seen| async move {
+            seen.idempotency().key().as_str().to_owned().into_response()
+        });
+        let shop = backend
+            .shop()
+            .work(work)
+            .policy(|policy| policy.key_syntax(syntax))
+            .in_memory();
+        for case in cases
+            .iter()
+            .filter(|case| case["header_value_constructible"] == true)
+        {
+            let lines = case["raw_hex"].as_array().unwrap().iter();
+            let lines = lines.map(|line| from_hex(line.as_str().unwrap()));
+            let ask = lines.fold(shop.post("/charges"), |ask, line| ask.key_bytes(&line));
+            let path = format!("/{name}/{}", case["id"].as_str().unwrap());
+            let answer = ask.from(&path).send().await;
+            let got = match answer.status.as_u16() {
+                200 => json!({"expect": "accept", "key": String::from_utf8_lossy(&answer.body)}),
+                400 => {
+                    let problem = answer.json();
+                    let reason = problem
+                        .get("reason")
+                        .cloned()
+                        .unwrap_or_else(|| "missing".into());
+                    json!({"expect": "reject", "key": null, "code": problem["code"], "reason": reason})
+                }
+                other => json!({"status": other}),
+            };
+            if got != case[name] {
+                failures.push(format!("{path}: expected {}, got {got}", case[name]));
+            }
+        }
+    }
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
+}
+
+fn from_hex(hex: &str) -> Vec<u8> {
+    let digits = hex.as_bytes().chunks(2);
+    let byte = |pair: &[u8]| u8::from_str_radix(str::from_utf8(pair).unwrap(), 16).unwrap();
+    digits.map(byte).collect()
 }

@@ -8,7 +8,7 @@ use axum_idempotency::{Abandoned, FingerprintOptions, Recording, Retry};
 use http::StatusCode;
 use serde_json::json;
 
-use crate::support::{Backend, Work, on_every_backend};
+use crate::support::{Backend, Work, on_every_backend, on_tokio_time};
 
 on_every_backend!(
     a_late_retry_is_told_what_the_expired_record_knows,
@@ -26,6 +26,8 @@ on_every_backend!(
     an_abandoned_request_that_may_not_run_again_has_an_unknown_outcome,
     an_attempt_that_was_fenced_by_a_running_one_has_an_unknown_outcome,
 );
+
+on_tokio_time!(an_attempt_that_was_aborted_at_max_lease_has_an_unknown_outcome,);
 
 async fn a_late_retry_is_told_what_the_expired_record_knows(backend: Backend) {
     let shop = backend.shop().open().await;
@@ -82,6 +84,7 @@ async fn a_late_retry_that_cannot_be_compared_is_told_so(backend: Backend) {
 
 async fn a_late_retry_of_a_request_without_an_outcome_is_told_that_it_is_unknown(backend: Backend) {
     let stuck = backend.shop().open().await;
+    stuck.loses_its_leases();
     let handler = stuck.work.hold();
     let _first = stuck.post("/charges").key("k").start();
     handler.reached().await;
@@ -140,6 +143,7 @@ async fn a_late_retry_is_told_what_the_archive_knows(backend: Backend) {
 
 async fn a_late_retry_is_told_that_the_archive_knows_no_outcome(backend: Backend) {
     let stuck = backend.shop().open().await;
+    stuck.loses_its_leases();
     let handler = stuck.work.hold();
     let key = backend.ulid_made_before(Duration::ZERO);
     let _first = stuck.post("/charges").key(&key).start();
@@ -269,6 +273,7 @@ async fn a_response_that_names_no_resource_has_null_for_it(backend: Backend) {
 
 async fn an_abandoned_request_that_may_not_run_again_has_an_unknown_outcome(backend: Backend) {
     let stuck = backend.shop().open().await;
+    stuck.loses_its_leases();
     let handler = stuck.work.hold();
     let _first = stuck.post("/charges").key("k").start();
     handler.reached().await;
@@ -293,6 +298,7 @@ async fn an_abandoned_request_that_may_not_run_again_has_an_unknown_outcome(back
 ///    outcome yet to give its client instead.
 async fn an_attempt_that_was_fenced_by_a_running_one_has_an_unknown_outcome(backend: Backend) {
     let slow = backend.shop().open().await;
+    slow.loses_its_leases();
     let quick = backend.shop().open().await;
     let (first_handler, second_handler) = (slow.work.hold(), quick.work.hold());
     let first = slow.post("/charges").key("k").start();
@@ -311,9 +317,7 @@ async fn an_attempt_that_was_fenced_by_a_running_one_has_an_unknown_outcome(back
 
 /// 1. The handler hangs, and its lease is renewed.
 /// 2. `max_lease` passes: the handler is aborted.
-#[tokio::test(start_paused = true)]
-async fn an_attempt_that_was_aborted_at_max_lease_has_an_unknown_outcome() {
-    let backend = Backend::on_tokio_time();
+async fn an_attempt_that_was_aborted_at_max_lease_has_an_unknown_outcome(backend: Backend) {
     let shop = backend.shop().in_memory();
     let _never_opened = shop.work.hold();
     let answer = shop.post("/charges").key("k").send().await;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use axum_idempotency::{ArchiveLookup, IdempotencyKey, Retry, store::StoreErrorKind};
 use serde_json::json;
 
-use crate::support::{Backend, Fault, Verb, on_every_backend};
+use crate::support::{Backend, Fault, Verb, on_every_backend, on_tokio_time};
 
 on_every_backend!(
     a_request_without_a_key_is_told_which_header_to_send,
@@ -24,6 +24,11 @@ on_every_backend!(
     a_store_that_cannot_publish_its_ttl_is_unavailable,
     an_archive_that_fails_is_unavailable,
     a_row_that_cannot_be_read_is_unavailable,
+);
+
+on_tokio_time!(
+    a_store_that_is_too_slow_is_unavailable,
+    an_archive_that_is_too_slow_is_unavailable,
 );
 
 async fn a_request_without_a_key_is_told_which_header_to_send(backend: Backend) {
@@ -267,9 +272,7 @@ async fn a_row_that_cannot_be_read_is_unavailable(backend: Backend) {
 
 /// 1. The store takes the claim and does not answer.
 /// 2. The layer's patience ends: 503.
-#[tokio::test(start_paused = true)]
-async fn a_store_that_is_too_slow_is_unavailable() {
-    let backend = Backend::on_tokio_time();
+async fn a_store_that_is_too_slow_is_unavailable(backend: Backend) {
     let shop = backend.shop().in_memory();
     shop.store.next(Verb::Claim, Fault::Hangs);
     let answer = shop.post("/charges").key("k").send().await;
@@ -281,9 +284,7 @@ async fn a_store_that_is_too_slow_is_unavailable() {
 
 /// 1. The claim is won. 2. The archive does not answer.
 /// 3. The layer's patience ends: the claim is given back, 503.
-#[tokio::test(start_paused = true)]
-async fn an_archive_that_is_too_slow_is_unavailable() {
-    let backend = Backend::on_tokio_time();
+async fn an_archive_that_is_too_slow_is_unavailable(backend: Backend) {
     let shop = backend.shop().in_memory();
     let key = backend.ulid_made_before(2 * DAY);
     shop.archive.next(Verb::Lookup, Fault::Hangs);

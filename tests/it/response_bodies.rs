@@ -14,7 +14,7 @@ use http::{HeaderMap, HeaderValue, StatusCode, header::CONTENT_TYPE};
 use http_body::Frame;
 use http_body_util::StreamBody;
 
-use crate::support::{Answer, Backend, Gate, Verb, Work, on_every_backend};
+use crate::support::{Answer, Backend, Gate, Verb, Work, on_every_backend, on_tokio_time};
 
 on_every_backend!(
     a_response_at_the_limit_is_kept_and_one_byte_more_is_not,
@@ -27,6 +27,11 @@ on_every_backend!(
     an_event_stream_is_one_however_its_type_is_spelt,
     a_response_that_its_handler_marks_as_a_stream_goes_out_as_it_comes,
     a_switch_of_protocols_is_not_kept,
+);
+
+on_tokio_time!(
+    a_stream_slower_than_the_deadline_is_not_kept_and_its_client_gets_it_whole,
+    a_stream_that_ends_just_within_the_deadline_is_kept,
 );
 
 async fn a_response_at_the_limit_is_kept_and_one_byte_more_is_not(backend: Backend) {
@@ -202,9 +207,9 @@ async fn a_switch_of_protocols_is_not_kept(backend: Backend) {
 /// 2. The deadline of 10 s passes: what is there goes out, recorded as not
 ///    kept.
 /// 3. The rest comes after all.
-#[tokio::test(start_paused = true)]
-async fn a_stream_slower_than_the_deadline_is_not_kept_and_its_client_gets_it_whole() {
-    let backend = Backend::on_tokio_time();
+async fn a_stream_slower_than_the_deadline_is_not_kept_and_its_client_gets_it_whole(
+    backend: Backend,
+) {
     let middle = Gate::closed();
     let held = middle.clone();
     let work = Work::answering(move |_| {
@@ -221,9 +226,7 @@ async fn a_stream_slower_than_the_deadline_is_not_kept_and_its_client_gets_it_wh
     assert_eq!(shop.work.runs(), 1, "a slow stream ran again");
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_stream_that_ends_just_within_the_deadline_is_kept() {
-    let backend = Backend::on_tokio_time();
+async fn a_stream_that_ends_just_within_the_deadline_is_kept(backend: Backend) {
     let work = Work::answering(|_| async {
         let chunks = stream::iter(["one ", "two ", "three"]).then(|chunk| async move {
             tokio::time::sleep(Duration::from_secs(3)).await;

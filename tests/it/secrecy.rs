@@ -46,6 +46,7 @@ async fn no_log_holds_a_key_a_principal_or_a_body(backend: Backend) {
         ([("x-secret", "aGlkZGVu")], "receipt-for-alice").into_response()
     });
     let stuck = backend.shop().work(work.clone()).open().await;
+    stuck.loses_its_leases();
     let shop = backend.shop().work(work).open().await;
     let open = backend
         .shop()

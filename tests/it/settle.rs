@@ -20,6 +20,7 @@ on_every_backend!(
 /// A process whose handler for `key` hangs.
 async fn hanging(backend: &Backend, key: &str) -> (Shop, crate::support::Started) {
     let shop = backend.shop().open().await;
+    shop.loses_its_leases();
     let handler = shop.work.hold();
     let first = shop.post("/charges").key(key).start();
     handler.reached().await;

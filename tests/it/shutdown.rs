@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use axum_idempotency::{Retry, ShutdownTimedOut};
 
-use crate::support::{Backend, Fault, PATIENCE, Verb, on_every_backend};
+use crate::support::{Backend, Fault, PATIENCE, Verb, on_every_backend, on_tokio_time};
 
 on_every_backend!(
     shutdown_waits_for_handlers_whose_clients_have_gone,
@@ -13,6 +13,12 @@ on_every_backend!(
     shutdown_waits_for_releases_that_failed,
     after_shutdown_nothing_runs,
     shutdown_of_one_layer_is_that_of_all_layers_over_its_store,
+);
+
+on_tokio_time!(
+    shutdown_does_not_wait_longer_than_its_deadline,
+    shutdown_does_not_wait_for_an_outcome_longer_than_its_deadline,
+    shutdown_does_not_wait_for_the_store_longer_than_its_deadline,
 );
 
 /// 1. The client hangs up while the handler runs. 2. Shutdown begins.
@@ -108,9 +114,7 @@ async fn shutdown_of_one_layer_is_that_of_all_layers_over_its_store(backend: Bac
 }
 
 /// 1. A handler hangs. 2. The deadline comes.
-#[tokio::test(start_paused = true)]
-async fn shutdown_does_not_wait_longer_than_its_deadline() {
-    let backend = Backend::on_tokio_time();
+async fn shutdown_does_not_wait_longer_than_its_deadline(backend: Backend) {
     let shop = backend.shop().in_memory();
     let _never_opened = shop.work.hold();
     let _first = shop.post("/charges").key("k").start();
@@ -124,9 +128,7 @@ async fn shutdown_does_not_wait_longer_than_its_deadline() {
     assert_eq!(shop.store.calls(Verb::Close), 1, "the store was not closed");
 }
 
-#[tokio::test(start_paused = true)]
-async fn shutdown_does_not_wait_for_an_outcome_longer_than_its_deadline() {
-    let backend = Backend::on_tokio_time();
+async fn shutdown_does_not_wait_for_an_outcome_longer_than_its_deadline(backend: Backend) {
     let shop = backend.shop().in_memory();
     shop.store.always(Verb::Complete, Fault::DOWN);
     shop.post("/charges").key("k").send().await.expect_run(1);
@@ -139,9 +141,7 @@ async fn shutdown_does_not_wait_for_an_outcome_longer_than_its_deadline() {
 }
 
 /// The store accepted everything, and hangs as it is closed.
-#[tokio::test(start_paused = true)]
-async fn shutdown_does_not_wait_for_the_store_longer_than_its_deadline() {
-    let backend = Backend::on_tokio_time();
+async fn shutdown_does_not_wait_for_the_store_longer_than_its_deadline(backend: Backend) {
     let shop = backend.shop().in_memory();
     shop.store.always(Verb::Close, Fault::Hangs);
     shop.post("/charges").key("k").send().await.expect_run(1);

@@ -118,11 +118,13 @@ async fn a_repeat_of_a_late_retry_is_told_that_it_is_late(backend: Backend) {
 /// 3. The archive answers A: its claim is gone, and nothing runs there.
 async fn a_speculative_claim_that_lapsed_belongs_to_whoever_comes_next(backend: Backend) {
     let (a, key, lookup, first) = at_the_archive(&backend).await;
+    a.loses_its_leases();
     backend.clock.advance(Duration::from_secs(30));
     let b = backend.shop().open().await;
     let next = b.post("/charges").key(&key).body("other").send().await;
     next.expect_run(1);
     assert_eq!(next.json()["attempt"], 1, "nothing had run before");
+    a.store.heal(Verb::Renew);
     lookup.open();
     let first = first.answer().await;
     first.expect_problem(409, "idempotency_request_in_progress", Retry::SameKeyLater);

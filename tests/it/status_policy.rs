@@ -13,7 +13,7 @@ use http::{
 };
 use tower_http::timeout::TimeoutLayer;
 
-use crate::support::{Answer, Backend, Shop, Work, on_every_backend};
+use crate::support::{Answer, Backend, Shop, Work, on_every_backend, on_tokio_time};
 
 on_every_backend!(
     too_early_and_too_many_requests_run_again,
@@ -26,6 +26,11 @@ on_every_backend!(
     a_forgotten_second_attempt_never_forgets_that_there_was_a_first,
     the_resource_id_comes_from_the_handler_then_the_body_then_the_location,
     what_could_hide_a_payload_is_no_resource_id,
+);
+
+on_tokio_time!(
+    a_timeout_layer_inside_is_final,
+    a_timeout_layer_outside_changes_nothing,
 );
 
 /// Answers with the status that the path names, and says which run it was.
@@ -133,6 +138,7 @@ async fn a_forgotten_first_attempt_leaves_nothing(backend: Backend) {
 /// 3. The third must still learn that it is not the first.
 async fn a_forgotten_second_attempt_never_forgets_that_there_was_a_first(backend: Backend) {
     let stuck = backend.shop().open().await;
+    stuck.loses_its_leases();
     let handler = stuck.work.hold();
     let _first = stuck.post("/charges").key("k").start();
     handler.reached().await;
@@ -253,9 +259,7 @@ async fn resource_id(backend: &Backend, key: &str) -> Option<String> {
 /// 1. The handler has its effect and hangs.
 /// 2. A timeout layer inside drops it and answers 408: nobody knows whether
 ///    the effect happened.
-#[tokio::test(start_paused = true)]
-async fn a_timeout_layer_inside_is_final() {
-    let backend = Backend::on_tokio_time();
+async fn a_timeout_layer_inside_is_final(backend: Backend) {
     let shop = backend
         .shop()
         .routes(|work, layer| {
@@ -277,9 +281,7 @@ async fn a_timeout_layer_inside_is_final() {
 }
 
 /// A timeout layer outside drops the request, and not the handler.
-#[tokio::test(start_paused = true)]
-async fn a_timeout_layer_outside_changes_nothing() {
-    let backend = Backend::on_tokio_time();
+async fn a_timeout_layer_outside_changes_nothing(backend: Backend) {
     let shop = backend
         .shop()
         .outside(|router| {

@@ -4,10 +4,12 @@
 use std::time::Duration;
 
 use axum::response::IntoResponse as _;
-use axum_idempotency::{Retry, StoreDown, store::StoreErrorKind};
+use axum_idempotency::{InFlight, PolicyBuilder, Retry, StoreDown, store::StoreErrorKind};
 use http::StatusCode;
 
-use crate::support::{Backend, Fault, Gate, Logs, Opening, Verb, Work, on_every_backend};
+use crate::support::{
+    Backend, Fault, Gate, Logs, Opening, PATIENCE, Verb, Work, on_every_backend, on_tokio_time,
+};
 
 on_every_backend!(
     an_open_policy_runs_while_the_store_is_down_and_says_so_in_the_log,
@@ -15,10 +17,17 @@ on_every_backend!(
     a_claim_that_landed_is_released_when_nothing_happened,
     a_panic_without_protection_is_recorded_where_the_claim_landed,
     duplicates_in_the_same_process_are_held_back_all_the_same,
+    those_who_wait_for_a_run_without_protection_get_its_answer,
+    one_of_those_who_wait_runs_when_nothing_happened_without_protection,
     the_archive_being_down_is_unavailable_in_an_open_policy_too,
     a_row_that_cannot_be_read_is_no_store_that_is_down,
     a_completion_that_fails_is_repeated_in_an_open_policy_too,
     a_reuse_is_told_as_soon_as_the_store_is_back,
+);
+
+on_tokio_time!(
+    a_claim_that_lands_late_is_completed,
+    max_lease_aborts_a_handler_without_protection_too,
 );
 
 fn open(opening: Opening) -> Opening {
@@ -36,6 +45,7 @@ async fn an_open_policy_runs_while_the_store_is_down_and_says_so_in_the_log(back
         text.contains("running without protection"),
         "nobody is told: {text}"
     );
+    assert_eq!(shop.layer.unprotected_runs(), 2, "they are counted");
     shop.store.heal(Verb::Claim);
     shop.post("/charges").key("k").send().await.expect_run(3);
     let repeat = shop.post("/charges").key("k").send().await;
@@ -102,6 +112,52 @@ async fn duplicates_in_the_same_process_are_held_back_all_the_same(backend: Back
     reuse.expect_problem(422, "idempotency_key_reused", Retry::NewKey);
     handler.open();
     first.answer().await.expect_run(1);
+}
+
+/// 1. The store is down; the first request runs without protection.
+/// 2. Three duplicates wait for it in the same process.
+/// 3. It answers. The process knows the answer, store or no store.
+async fn those_who_wait_for_a_run_without_protection_get_its_answer(backend: Backend) {
+    let waiting = |policy: PolicyBuilder| policy.in_flight(InFlight::Wait(PATIENCE));
+    let shop = open(backend.shop()).policy(waiting).in_memory();
+    shop.store.always(Verb::Claim, Fault::DOWN);
+    let handler = shop.work.hold();
+    let first = shop.post("/charges").key("k").start();
+    handler.reached().await;
+    let waiting: Vec<_> = (0..3)
+        .map(|_| shop.post("/charges").key("k").start())
+        .collect();
+    let other = shop.post("/charges").key("k").body("other").send().await;
+    other.expect_problem(422, "idempotency_key_reused", Retry::NewKey);
+    handler.open();
+    let first = first.answer().await;
+    first.expect_run(1);
+    for duplicate in waiting {
+        duplicate.answer().await.expect_replay_of(&first);
+    }
+    assert_eq!(
+        shop.work.runs(),
+        1,
+        "those who waited ran one after another"
+    );
+}
+
+async fn one_of_those_who_wait_runs_when_nothing_happened_without_protection(backend: Backend) {
+    let work = Work::answering(|seen| async move {
+        let first = StatusCode::TOO_MANY_REQUESTS.into_response();
+        if seen.run == 1 { first } else { seen.charge() }
+    });
+    let waiting = |policy: PolicyBuilder| policy.in_flight(InFlight::Wait(PATIENCE));
+    let shop = open(backend.shop().work(work)).policy(waiting).in_memory();
+    shop.store.always(Verb::Claim, Fault::DOWN);
+    let handler = shop.work.hold();
+    let first = shop.post("/charges").key("k").start();
+    handler.reached().await;
+    let waiting = shop.post("/charges").key("k").start();
+    tokio::task::yield_now().await;
+    handler.open();
+    assert_eq!(first.answer().await.status, 429);
+    waiting.answer().await.expect_run(2);
 }
 
 async fn the_archive_being_down_is_unavailable_in_an_open_policy_too(backend: Backend) {
@@ -173,9 +229,7 @@ async fn a_store_that_is_full_is_not_down() {
 /// 2. The handler runs without protection and answers.
 /// 3. The store knows of no claim that could be completed.
 /// 4. The claim lands after all, and is completed then.
-#[tokio::test(start_paused = true)]
-async fn a_claim_that_lands_late_is_completed() {
-    let backend = Backend::on_tokio_time();
+async fn a_claim_that_lands_late_is_completed(backend: Backend) {
     let shop = open(backend.shop()).in_memory();
     let landing = Gate::closed();
     shop.store
@@ -197,9 +251,7 @@ async fn a_claim_that_lands_late_is_completed() {
 /// 1. The claim lands and its answer is lost; the handler hangs.
 /// 2. `max_lease` aborts it: it may have had its effect, so the ghost is
 ///    neither completed nor released.
-#[tokio::test(start_paused = true)]
-async fn max_lease_aborts_a_handler_without_protection_too() {
-    let backend = Backend::on_tokio_time();
+async fn max_lease_aborts_a_handler_without_protection_too(backend: Backend) {
     let shop = open(backend.shop()).in_memory();
     shop.store.next(Verb::Claim, Fault::AnswerLost);
     let _never_opened = shop.work.hold();

@@ -9,14 +9,19 @@ use tokio::sync::{
     mpsc::{UnboundedReceiver, unbounded_channel},
 };
 
-use crate::support::{Answer, Backend, Fault, PATIENCE, Shop, Verb, in_time, on_every_backend};
+use crate::support::{
+    Answer, Backend, Fault, PATIENCE, Shop, Verb, in_time, on_every_backend, on_tokio_time,
+};
 
 on_every_backend!(
     duplicates_of_a_flight_cost_the_store_nothing,
     duplicates_that_come_before_the_claim_is_answered_cost_the_store_nothing,
     a_repeat_of_a_completed_request_asks_the_store_every_time,
+    repeats_of_a_completed_request_that_come_together_share_one_claim,
     two_layers_over_one_store_share_what_is_in_flight,
 );
+
+on_tokio_time!(duplicates_share_the_news_that_the_store_does_not_answer,);
 
 /// Runs on threads, so that requests really meet.
 fn on_threads(storm: impl Future<Output = ()>) {
@@ -225,6 +230,34 @@ async fn a_repeat_of_a_completed_request_asks_the_store_every_time(backend: Back
     );
 }
 
+/// 1. The request is done. A repeat's claim is on its way.
+/// 2. Fifty more repeats arrive, one of them with another body.
+/// 3. The store answers once, for all of them.
+async fn repeats_of_a_completed_request_that_come_together_share_one_claim(backend: Backend) {
+    let shop = backend.shop().in_memory();
+    let first = shop.post("/charges").key("k").send().await;
+    let claim = shop.store.hold_before(Verb::Claim);
+    let repeat = shop.post("/charges").key("k").start();
+    claim.reached().await;
+    let repeats: Vec<_> = (0..50)
+        .map(|_| shop.post("/charges").key("k").start())
+        .collect();
+    let other = shop.post("/charges").key("k").body("other").start();
+    tokio::task::yield_now().await;
+    claim.open();
+    repeat.answer().await.expect_replay_of(&first);
+    for repeat in repeats {
+        repeat.answer().await.expect_replay_of(&first);
+    }
+    let reuse = other.answer().await;
+    reuse.expect_problem(422, "idempotency_key_reused", Retry::NewKey);
+    assert_eq!(
+        shop.store.calls(Verb::Claim),
+        2,
+        "every repeat asked for itself"
+    );
+}
+
 async fn two_layers_over_one_store_share_what_is_in_flight(backend: Backend) {
     let store = backend.process();
     let one = backend.shop().over(store.clone()).open().await;
@@ -251,9 +284,7 @@ async fn two_layers_over_one_store_share_what_is_in_flight(backend: Backend) {
 /// 1. The first claim gets no answer; nine duplicates wait for it.
 /// 2. The layer's patience ends: all ten are told, and none of the nine asks
 ///    the dead store again, one after another.
-#[tokio::test(start_paused = true)]
-async fn duplicates_share_the_news_that_the_store_does_not_answer() {
-    let backend = Backend::on_tokio_time();
+async fn duplicates_share_the_news_that_the_store_does_not_answer(backend: Backend) {
     let shop = backend.shop().in_memory();
     shop.store.always(Verb::Claim, Fault::Hangs);
     let asks: Vec<_> = (0..10)

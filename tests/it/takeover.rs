@@ -31,6 +31,7 @@ async fn stuck(backend: &Backend, work: Work) -> (Shop, Gate, Started) {
         .policy(|policy| policy.in_flight(InFlight::Wait(PATIENCE)))
         .open()
         .await;
+    shop.loses_its_leases();
     let handler = shop.work.hold();
     let first = shop.post("/charges").key("k").start();
     handler.reached().await;
@@ -40,6 +41,7 @@ async fn stuck(backend: &Backend, work: Work) -> (Shop, Gate, Started) {
 
 async fn a_lease_is_taken_over_when_it_has_lapsed_and_not_before(backend: Backend) {
     let slow = backend.shop().open().await;
+    slow.loses_its_leases();
     let handler = slow.work.hold();
     let _first = slow.post("/charges").key("k").start();
     handler.reached().await;
@@ -62,6 +64,7 @@ async fn every_takeover_is_told_its_number(backend: Backend) {
     let mut held = Vec::new();
     for attempt in 1..=3 {
         let shop = backend.shop().open().await;
+        shop.loses_its_leases();
         let handler = shop.work.hold();
         let ask = shop.post("/charges").key("k").start();
         handler.reached().await;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use axum_idempotency::{Policy, PrincipalSource, Retry, StoreDown, Ttl};
 use tokio::time::sleep;
 
-use crate::support::{Backend, Fault, Opening, Shop, Verb, on_every_backend};
+use crate::support::{Backend, Fault, Opening, Shop, Verb, on_every_backend, on_tokio_time};
 
 on_every_backend!(
     a_record_of_the_shortest_policy_is_found_by_every_other,
@@ -16,6 +16,11 @@ on_every_backend!(
     the_ttl_is_published_once_for_many_requests,
     while_the_ttl_cannot_be_published_nothing_runs,
     an_open_policy_runs_although_the_ttl_cannot_be_published,
+);
+
+on_tokio_time!(
+    a_process_that_begins_later_with_a_shorter_ttl_is_noticed,
+    what_was_read_of_the_ttls_does_not_hold_for_ever,
 );
 
 fn with_ttl(opening: Opening, ttl: Duration) -> Opening {
@@ -145,9 +150,7 @@ async fn an_open_policy_runs_although_the_ttl_cannot_be_published(backend: Backe
 /// 1. A serves, and has read the TTLs in force.
 /// 2. B begins, with a shorter one.
 /// 3. A rereads in the background, and looks up what B may have recorded.
-#[tokio::test(start_paused = true)]
-async fn a_process_that_begins_later_with_a_shorter_ttl_is_noticed() {
-    let backend = Backend::on_tokio_time();
+async fn a_process_that_begins_later_with_a_shorter_ttl_is_noticed(backend: Backend) {
     let a = with_ttl(backend.shop(), 24 * HOUR).in_memory();
     assert!(
         !looks_up(&backend, &a, 2 * HOUR).await,
@@ -167,9 +170,7 @@ async fn a_process_that_begins_later_with_a_shorter_ttl_is_noticed() {
 /// 1. The TTLs in force were read; the store does not answer any more when
 ///    they are to be reread.
 /// 2. For a while they still hold; then nobody can say, and nothing runs.
-#[tokio::test(start_paused = true)]
-async fn what_was_read_of_the_ttls_does_not_hold_for_ever() {
-    let backend = Backend::on_tokio_time();
+async fn what_was_read_of_the_ttls_does_not_hold_for_ever(backend: Backend) {
     let shop = backend.shop().in_memory();
     shop.post("/charges").key("k-1").send().await.expect_run(1);
     shop.store.always(Verb::Publish, Fault::DOWN);

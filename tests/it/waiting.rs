@@ -8,7 +8,7 @@ use futures_util::{StreamExt as _, stream::FuturesUnordered};
 use http::StatusCode;
 
 use crate::support::{
-    Answer, Backend, Opening, PATIENCE, Shop, Started, Verb, Work, on_every_backend,
+    Answer, Backend, Opening, PATIENCE, Shop, Started, Verb, Work, on_every_backend, on_tokio_time,
 };
 
 on_every_backend!(
@@ -21,6 +21,11 @@ on_every_backend!(
     past_the_cap_of_all_keys_a_duplicate_is_rejected,
     the_cap_of_a_key_holds_while_the_first_runs_in_another_process,
     a_place_is_free_again_when_its_wait_is_over,
+);
+
+on_tokio_time!(
+    a_duplicate_does_not_wait_longer_than_the_policy_says,
+    a_duplicate_that_waits_for_another_process_asks_the_store_now_and_then,
 );
 
 fn waiting(opening: Opening, per_key: usize, total: usize) -> Opening {
@@ -200,9 +205,7 @@ async fn a_place_is_free_again_when_its_wait_is_over(backend: Backend) {
 
 /// 1. The first runs, here or in another process, and does not end.
 /// 2. The longest wait is over: the duplicate is told to come back.
-#[tokio::test(start_paused = true)]
-async fn a_duplicate_does_not_wait_longer_than_the_policy_says() {
-    let backend = Backend::on_tokio_time();
+async fn a_duplicate_does_not_wait_longer_than_the_policy_says(backend: Backend) {
     let patient = |opening: Opening| {
         opening.policy(|policy| policy.in_flight(InFlight::Wait(Duration::from_secs(5))))
     };
@@ -223,9 +226,7 @@ async fn a_duplicate_does_not_wait_longer_than_the_policy_says() {
 }
 
 /// It asks the store at a growing distance, not as fast as it can.
-#[tokio::test(start_paused = true)]
-async fn a_duplicate_that_waits_for_another_process_asks_the_store_now_and_then() {
-    let backend = Backend::on_tokio_time();
+async fn a_duplicate_that_waits_for_another_process_asks_the_store_now_and_then(backend: Backend) {
     let one = backend.shop().in_memory();
     let other = backend
         .shop()

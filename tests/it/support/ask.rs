@@ -42,6 +42,13 @@ impl Ask {
         self.header("idempotency-key", key)
     }
 
+    /// With a line for the key that need not be text.
+    pub(crate) fn key_bytes(mut self, key: &[u8]) -> Self {
+        let key = HeaderValue::from_bytes(key).expect("a test's header value is one");
+        self.request.headers_mut().append("idempotency-key", key);
+        self
+    }
+
     /// With the token of somebody else.
     pub(crate) fn from(self, bearer: &str) -> Self {
         self.set(AUTHORIZATION, &format!("Bearer {bearer}"))

@@ -46,12 +46,17 @@ impl Backend {
         }
     }
 
-    /// A memory store whose clock is that of tokio, for tests that let time
-    /// pass by itself. Its own clock stands still and decides nothing.
+    /// A memory store whose clock goes on as tokio's does, for tests that let
+    /// time pass by itself. The clock that the test moves makes it jump.
     pub(crate) fn on_tokio_time() -> Self {
+        let memory = Self::memory();
+        let clock = TokioClock {
+            begun: memory.clock.clone(),
+            since: Instant::now(),
+        };
         Self {
-            store: Arc::new(MemoryStore::builder().clock(TokioClock::new()).build()),
-            ..Self::memory()
+            store: Arc::new(MemoryStore::builder().clock(clock).build()),
+            ..memory
         }
     }
 
@@ -150,21 +155,12 @@ fn rand_bits() -> u128 {
 /// moves both.
 #[derive(Debug)]
 struct TokioClock {
-    start: Timestamp,
+    begun: ManualClock,
     since: Instant,
-}
-
-impl TokioClock {
-    fn new() -> Self {
-        Self {
-            start: ManualClock::default().now(),
-            since: Instant::now(),
-        }
-    }
 }
 
 impl Clock for TokioClock {
     fn now(&self) -> Timestamp {
-        self.start + self.since.elapsed()
+        self.begun.now() + self.since.elapsed()
     }
 }

@@ -39,6 +39,13 @@ pub(crate) async fn in_time(test: impl Future<Output = ()>) {
     ended.expect("the test waits for something that does not happen");
 }
 
+/// The same for a runtime whose clock is paused: a day goes by at once when
+/// everybody waits for something that does not happen.
+pub(crate) async fn within_a_day(test: impl Future<Output = ()>) {
+    let ended = tokio::time::timeout(Duration::from_hours(24), test).await;
+    ended.expect("the test waits for something that does not happen");
+}
+
 /// Makes a test on each backend of each function, which gets the backend.
 macro_rules! on_every_backend {
     ($($test:ident),+ $(,)?) => {
@@ -65,4 +72,20 @@ macro_rules! on_every_backend {
     };
 }
 
-pub(crate) use on_every_backend;
+/// Makes a test of each function on a memory store whose clock is that of a
+/// paused runtime: time passes when nobody has anything else to do.
+macro_rules! on_tokio_time {
+    ($($test:ident),+ $(,)?) => {
+        mod on_tokio_time {
+            $(
+                #[tokio::test(start_paused = true)]
+                async fn $test() {
+                    let backend = $crate::support::Backend::on_tokio_time();
+                    $crate::support::within_a_day(super::$test(backend)).await;
+                }
+            )+
+        }
+    };
+}
+
+pub(crate) use {on_every_backend, on_tokio_time};

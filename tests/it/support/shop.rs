@@ -9,7 +9,7 @@ use axum_idempotency::{
 use http::{Method, Request};
 use tokio::{net::TcpListener, task::JoinHandle};
 
-use super::{Ask, Backend, FaultyArchive, FaultyStore, Work};
+use super::{Ask, Backend, Fault, FaultyArchive, FaultyStore, Verb, Work};
 
 /// How requests reach the service.
 #[derive(Clone, Debug)]
@@ -42,6 +42,11 @@ impl Shop {
         let request = Request::builder().method(method).uri(path);
         let request = request.body(Body::empty()).expect("a test's path is one");
         Ask::new(self.line.clone(), request)
+    }
+
+    /// As if its process had stopped: no lease of it is renewed any more.
+    pub(crate) fn loses_its_leases(&self) {
+        self.store.always(Verb::Renew, Fault::Hangs);
     }
 
     /// Where the service listens.
