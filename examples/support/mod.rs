@@ -118,7 +118,7 @@ impl Backend {
                     None => Some(Arc::new(MemoryArchive::new())),
                     Some(url) => open_archive(url).await?,
                 },
-                database: database("sqlite::memory:", 1).await?,
+                database: database("sqlite::memory:").await?,
             });
         }
         #[cfg(feature = "sqlite")]
@@ -131,7 +131,7 @@ impl Backend {
                     Some(other) => open_archive(other).await?,
                 },
                 store: Arc::new(store),
-                database: database(url, 4).await?,
+                database: database(url).await?,
             });
         }
         Err(unsupported("STORE_URL", url))
@@ -168,13 +168,14 @@ async fn open_archive(url: &str) -> Result<Option<Arc<dyn Archive>>, BoxError> {
     }
 }
 
-async fn database(url: &str, connections: u32) -> Result<SqlitePool, BoxError> {
+async fn database(url: &str) -> Result<SqlitePool, BoxError> {
     let options = SqliteConnectOptions::from_str(url)?
         .create_if_missing(true)
         .journal_mode(SqliteJournalMode::Wal)
         .synchronous(SqliteSynchronous::Full)
         .busy_timeout(Duration::from_secs(5));
     // A database in memory lives as long as its one connection.
+    let connections = if url.contains(":memory:") { 1 } else { 4 };
     let pool = SqlitePoolOptions::new()
         .max_connections(connections)
         .min_connections(1)

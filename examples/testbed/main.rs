@@ -194,8 +194,9 @@ struct Which {
     key: Option<String>,
 }
 
+/// How often the effect has happened: for a key of the caller's, or in all.
 async fn executions(
-    Caller(principal): Caller,
+    caller: Result<Caller, StatusCode>,
     State(effects): State<Effects>,
     Query(which): Query<Which>,
 ) -> Result<Json<Value>, Failure> {
@@ -205,6 +206,7 @@ async fn executions(
             .await?;
         return Ok(Json(json!({"total": total})));
     };
+    let Caller(principal) = caller.map_err(|_| Failure::NoCaller)?;
     let count: i64 = sqlx::query_scalar(include_str!("count.sql"))
         .bind(principal.id())
         .bind(key)
@@ -222,6 +224,7 @@ fn hex(bytes: &[u8]) -> String {
 
 #[derive(Debug)]
 enum Failure {
+    NoCaller,
     NoStatus,
     Database(sqlx::Error),
 }
@@ -235,6 +238,7 @@ impl From<sqlx::Error> for Failure {
 impl std::fmt::Display for Failure {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
+            Self::NoCaller => f.write_str("whose key is it?"),
             Self::NoStatus => f.write_str("no such status"),
             Self::Database(error) => error.fmt(f),
         }
@@ -246,6 +250,7 @@ impl std::error::Error for Failure {}
 impl IntoResponse for Failure {
     fn into_response(self) -> Response {
         let status = match self {
+            Self::NoCaller => StatusCode::UNAUTHORIZED,
             Self::NoStatus => StatusCode::BAD_REQUEST,
             Self::Database(_) => StatusCode::INTERNAL_SERVER_ERROR,
         };
