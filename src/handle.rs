@@ -25,7 +25,7 @@ pub(crate) struct StoreHandle {
     pub(crate) flights: Arc<Flights>,
     pub(crate) leases: Arc<Leases>,
     pub(crate) pending: Arc<PendingCalls>,
-    pub(crate) ttls: TtlsInForce,
+    pub(crate) ttls: Arc<TtlsInForce>,
     pub(crate) tasks: TaskTracker,
     /// How many requests have run without protection.
     pub(crate) unprotected: AtomicU64,
@@ -49,7 +49,7 @@ impl StoreHandle {
             flights: Arc::new(Flights::new()),
             leases: Arc::new(Leases::new(Arc::clone(&store))),
             pending: Arc::new(PendingCalls::new(Arc::clone(&store), tasks.clone())),
-            ttls: TtlsInForce::new(),
+            ttls: Arc::new(TtlsInForce::new()),
             unprotected: AtomicU64::new(0),
             tasks,
             store,
@@ -60,18 +60,14 @@ impl StoreHandle {
 
     /// The smallest TTL in force over policies, processes and deploys. Asks the
     /// store before the first request and now and then.
-    pub(crate) async fn smallest_ttl(self: &Arc<Self>) -> Result<Duration, StoreError> {
+    pub(crate) async fn smallest_ttl(&self) -> Result<Duration, StoreError> {
         match self.ttls.known() {
             Known::Fresh(smallest) => Ok(smallest),
             Known::Ageing(smallest) => {
-                if self.ttls.begin_refresh() {
-                    let handle = Arc::clone(self);
-                    self.tasks.spawn(async move {
-                        if let Err(error) = handle.ttls.publish(&*handle.store).await {
-                            tracing::warn!(error = %error.causes(), "the TTLs in force could not be reread");
-                        }
-                        handle.ttls.end_refresh();
-                    });
+                if let Some(refresh) = self.ttls.begin_refresh() {
+                    let store = Arc::clone(&self.store);
+                    self.tasks
+                        .spawn(async move { refresh.publish(&*store).await });
                 }
                 Ok(smallest)
             }

@@ -3,13 +3,13 @@
 
 use std::{
     sync::{
-        Mutex, MutexGuard, PoisonError,
+        Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::Duration,
 };
 
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 use uuid::Uuid;
 
 use crate::{
@@ -105,13 +105,11 @@ impl TtlsInForce {
         Ok(smallest)
     }
 
-    /// True for the one caller who is to publish in the background.
-    pub(crate) fn begin_refresh(&self) -> bool {
-        !self.refreshing.swap(true, Ordering::AcqRel)
-    }
-
-    pub(crate) fn end_refresh(&self) {
-        self.refreshing.store(false, Ordering::Release);
+    /// For the one caller who is to publish in the background: the place is
+    /// free again when the future ends, however it does.
+    pub(crate) fn begin_refresh(self: &Arc<Self>) -> Option<Refresh> {
+        let is_free = !self.refreshing.swap(true, Ordering::AcqRel);
+        is_free.then(|| Refresh(Arc::clone(self)))
     }
 
     /// Milliseconds since this was made.
@@ -124,6 +122,29 @@ impl TtlsInForce {
     }
 }
 
+/// The right to publish in the background.
+#[derive(Debug)]
+pub(crate) struct Refresh(Arc<TtlsInForce>);
+
+impl Refresh {
+    /// A store that never answers must not keep the next one from asking.
+    pub(crate) async fn publish(self, store: &dyn Store) {
+        let failed = match timeout(PATIENCE, self.0.publish(store)).await {
+            Ok(Ok(_)) => return,
+            Ok(Err(error)) => error.causes().to_string(),
+            Err(_) => "no answer in time".to_owned(),
+        };
+        tracing::warn!(error = %failed, "the TTLs in force could not be reread");
+    }
+}
+
+impl Drop for Refresh {
+    fn drop(&mut self) {
+        self.0.refreshing.store(false, Ordering::Release);
+    }
+}
+
+const PATIENCE: Duration = Duration::from_secs(5);
 const NEVER: u64 = u64::MAX;
 /// From then on the next request rereads in the background (milliseconds).
 const REREAD_AFTER: u64 = 15_000;

@@ -37,6 +37,7 @@ mod status_policy;
 mod store_down;
 mod storms;
 mod takeover;
+mod truths;
 mod ttl_in_force;
 mod vectors;
 mod waiting;

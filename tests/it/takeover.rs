@@ -16,7 +16,9 @@ on_every_backend!(
     a_takeover_lives_a_whole_ttl_from_then_on,
     a_stale_owner_sends_the_winners_answer,
     those_who_waited_for_a_stale_owner_get_the_winners_answer,
+    those_who_waited_for_a_stale_owner_do_not_know_the_outcome_while_the_winner_runs,
     a_stale_owner_that_panics_sends_the_winners_answer,
+    a_stale_owner_never_sends_the_answer_to_another_request,
     a_stale_owner_whose_status_is_forgotten_leaves_the_winners_record_alone,
     a_stale_owner_that_cannot_read_the_winner_does_not_know_the_outcome,
     a_stale_owner_of_a_record_that_expired_does_not_know_the_outcome,
@@ -148,6 +150,34 @@ async fn those_who_waited_for_a_stale_owner_get_the_winners_answer(backend: Back
     first.answer().await.expect_replay_of(&winner);
     waiting.answer().await.expect_replay_of(&winner);
     assert_eq!(a.work.runs(), 1, "a duplicate ran");
+    assert_eq!(
+        a.store.calls(Verb::Claim),
+        1,
+        "the one who waited asked for itself"
+    );
+}
+
+/// 1. A's lease lapses; a duplicate waits for A. B takes over and is running.
+/// 2. A's handler answers: there is one truth, and it is not known yet.
+async fn those_who_waited_for_a_stale_owner_do_not_know_the_outcome_while_the_winner_runs(
+    backend: Backend,
+) {
+    let (a, handler, first) = stuck(&backend, Work::charging()).await;
+    let b = backend.shop().open().await;
+    let winning = b.work.hold();
+    let second = b.post("/charges").key("k").start();
+    winning.reached().await;
+    // It follows A without asking the store, and so does this one, which is
+    // told at once.
+    let waiting = a.post("/charges").key("k").start();
+    let reuse = a.post("/charges").key("k").body("other").send().await;
+    reuse.expect_problem(422, "idempotency_key_reused", Retry::NewKey);
+    handler.open();
+    for answer in [first.answer().await, waiting.answer().await] {
+        answer.expect_problem(409, "idempotency_outcome_unknown", Retry::Reconcile);
+    }
+    winning.open();
+    second.answer().await.expect_run(1);
 }
 
 async fn a_stale_owner_that_panics_sends_the_winners_answer(backend: Backend) {
@@ -157,6 +187,28 @@ async fn a_stale_owner_that_panics_sends_the_winners_answer(backend: Backend) {
     let winner = b.post("/charges").key("k").send().await;
     handler.open();
     first.answer().await.expect_replay_of(&winner);
+}
+
+/// 1. A's record expires while its handler runs, and is swept.
+/// 2. B sends another request under the same key, which is unknown by now, and
+///    is answered.
+/// 3. A's handler answers: B's record is no answer to A's request.
+async fn a_stale_owner_never_sends_the_answer_to_another_request(backend: Backend) {
+    let (_a, handler, first) = stuck(&backend, Work::charging()).await;
+    backend.clock.advance(DAY);
+    assert_eq!(backend.sweep().await, 1);
+    let b = backend.shop().open().await;
+    let other = b.post("/charges").key("k").body("other").send().await;
+    other.expect_run(1);
+    handler.open();
+    let stale = first.answer().await;
+    stale.expect_problem(409, "idempotency_outcome_unknown", Retry::Reconcile);
+    b.post("/charges")
+        .key("k")
+        .body("other")
+        .send()
+        .await
+        .expect_replay_of(&other);
 }
 
 /// 1. A's lease lapses; B takes over and is still running.

@@ -21,6 +21,7 @@ on_every_backend!(
 on_tokio_time!(
     a_process_that_begins_later_with_a_shorter_ttl_is_noticed,
     what_was_read_of_the_ttls_does_not_hold_for_ever,
+    a_reread_that_is_never_answered_does_not_stop_the_next,
 );
 
 fn with_ttl(opening: Opening, ttl: Duration) -> Opening {
@@ -180,6 +181,19 @@ async fn what_was_read_of_the_ttls_does_not_hold_for_ever(backend: Backend) {
     let unsure = shop.post("/charges").key("k-3").send().await;
     unsure.expect_problem(503, "idempotency_store_unavailable", Retry::SameKeyLater);
     shop.store.heal(Verb::Publish);
+    shop.post("/charges").key("k-3").send().await.expect_run(3);
+}
+
+/// 1. The TTLs in force are reread in the background, and the store never
+///    answers.
+/// 2. They grow too old to be judged by, and the next request asks itself.
+async fn a_reread_that_is_never_answered_does_not_stop_the_next(backend: Backend) {
+    let shop = backend.shop().in_memory();
+    shop.post("/charges").key("k-1").send().await.expect_run(1);
+    shop.store.next(Verb::Publish, Fault::Hangs);
+    sleep(Duration::from_secs(15)).await;
+    shop.post("/charges").key("k-2").send().await.expect_run(2);
+    sleep(Duration::from_secs(121)).await;
     shop.post("/charges").key("k-3").send().await.expect_run(3);
 }
 
