@@ -2,7 +2,10 @@
 
 use std::{fmt, sync::Arc, time::Duration};
 
-use tokio::{task::JoinHandle, time::Instant};
+use tokio::{
+    task::JoinHandle,
+    time::{Instant, timeout},
+};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -110,7 +113,10 @@ impl Sweeper {
     {
         let mut total = 0;
         loop {
-            match batch().await? {
+            // A database that never answers must not end the sweeps for ever.
+            let moved = timeout(LONGEST_BATCH, batch()).await;
+            let too_slow = |elapsed| Err(StoreError::unavailable("sweeping a batch", elapsed));
+            match moved.unwrap_or_else(too_slow)? {
                 0 => return Ok(total),
                 moved => total += moved,
             }
@@ -186,3 +192,4 @@ const DEFAULT_EVERY: Duration = Duration::from_mins(1);
 const DEFAULT_PAUSE: Duration = Duration::from_millis(200);
 const DEFAULT_BATCH: u32 = 10_000;
 const LONGEST_REST_AFTER_ERROR: Duration = Duration::from_secs(10);
+const LONGEST_BATCH: Duration = Duration::from_mins(1);

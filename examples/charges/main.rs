@@ -24,8 +24,12 @@ mod support;
 use support::{Backend, BoxError, Caller, Settings};
 
 #[tokio::main]
-async fn main() -> Result<ExitCode, BoxError> {
+async fn main() -> ExitCode {
     support::log();
+    support::exit(serve().await)
+}
+
+async fn serve() -> Result<ExitCode, BoxError> {
     let settings = Settings::from_env("charges")?;
     let backend = Backend::open(&settings).await?;
     sqlx::raw_sql(include_str!("schema.sql"))

@@ -1,7 +1,9 @@
 //! What the example services share: settings from the environment, the store
 //! and the archive they name, and serving until SIGTERM.
 
-use std::{env, error::Error, process::ExitCode, str::FromStr, sync::Arc, time::Duration};
+use std::{
+    env, error::Error, fmt::Display, process::ExitCode, str::FromStr, sync::Arc, time::Duration,
+};
 
 use axum::{
     Router,
@@ -54,7 +56,7 @@ impl Settings {
 pub(crate) fn policy_from_env() -> Result<PolicyBuilder, BoxError> {
     let mut policy = Policy::builder(PrincipalSource::bearer());
     if let Some(ttl) = duration("TTL")? {
-        policy = policy.ttl(Ttl::new(ttl)?);
+        policy = policy.ttl(Ttl::new(ttl).map_err(|error| wrong("TTL", error))?);
     }
     if let Some(lease) = duration("LEASE")? {
         policy = policy.lease(lease);
@@ -70,7 +72,11 @@ pub(crate) fn policy_from_env() -> Result<PolicyBuilder, BoxError> {
     policy = match text("IN_FLIGHT").as_deref() {
         None | Some("reject") => policy.in_flight(InFlight::Reject),
         Some(other) => match other.strip_prefix("wait:") {
-            Some(longest) => policy.in_flight(InFlight::Wait(humantime::parse_duration(longest)?)),
+            Some(longest) => {
+                let longest = humantime::parse_duration(longest);
+                let longest = longest.map_err(|error| wrong("IN_FLIGHT", error))?;
+                policy.in_flight(InFlight::Wait(longest))
+            }
             None => return Err(unknown("IN_FLIGHT", other, "reject, wait:5s")),
         },
     };
@@ -123,7 +129,8 @@ impl Backend {
         }
         #[cfg(feature = "sqlite")]
         if url.starts_with("sqlite:") {
-            let store = axum_idempotency::store::sqlite::SqliteStore::open(url).await?;
+            let store = axum_idempotency::store::sqlite::SqliteStore::open(url).await;
+            let store = store.map_err(|error| wrong("STORE_URL", error))?;
             return Ok(Self {
                 archive: match archive_url {
                     None => Some(Arc::new(store.archive())),
@@ -139,7 +146,10 @@ impl Backend {
 
     /// A layer over the store and the archive.
     pub(crate) fn layer(&self, policy: Policy) -> Result<IdempotencyLayer, BoxError> {
-        let mut layer = IdempotencyLayer::builder_dyn(Arc::clone(&self.store)).policy(policy);
+        // A storm of some hundred repeats waits for its one answer.
+        let mut layer = IdempotencyLayer::builder_dyn(Arc::clone(&self.store))
+            .policy(policy)
+            .waiter_caps(256, 1_024);
         if let Some(archive) = &self.archive {
             layer = layer.archive_dyn(Arc::clone(archive));
         }
@@ -161,7 +171,8 @@ async fn open_archive(url: &str) -> Result<Option<Arc<dyn Archive>>, BoxError> {
         "memory:" => Ok(Some(Arc::new(MemoryArchive::new()))),
         #[cfg(feature = "sqlite")]
         url if url.starts_with("sqlite:") => {
-            let archive = axum_idempotency::archive::SqliteArchive::open(url).await?;
+            let archive = axum_idempotency::archive::SqliteArchive::open(url).await;
+            let archive = archive.map_err(|error| wrong("ARCHIVE_URL", error))?;
             Ok(Some(Arc::new(archive)))
         }
         _ => Err(unsupported("ARCHIVE_URL", url)),
@@ -192,7 +203,8 @@ pub(crate) async fn serve(
     layer: &IdempotencyLayer,
     router: Router,
 ) -> Result<ExitCode, BoxError> {
-    let listener = TcpListener::bind(&settings.bind).await?;
+    let listener = TcpListener::bind(&settings.bind).await;
+    let listener = listener.map_err(|error| wrong("BIND", error))?;
     let sweeper = backend.sweeper(settings.sweep_every);
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
@@ -239,6 +251,14 @@ pub(crate) async fn serve(
     std::process::exit(1);
 }
 
+/// The exit status of a service; an error is told on standard error.
+pub(crate) fn exit(served: Result<ExitCode, BoxError>) -> ExitCode {
+    served.unwrap_or_else(|error| {
+        eprintln!("error: {error}");
+        ExitCode::FAILURE
+    })
+}
+
 /// The caller of a request that is not covered, such as a GET.
 #[derive(Clone, Debug)]
 pub(crate) struct Caller(pub(crate) Principal);
@@ -266,10 +286,15 @@ fn text(name: &str) -> Option<String> {
 }
 
 fn duration(name: &str) -> Result<Option<Duration>, BoxError> {
-    let parse = |value: String| {
-        humantime::parse_duration(&value).map_err(|error| format!("{name}={value}: {error}").into())
-    };
+    let parse =
+        |value: String| humantime::parse_duration(&value).map_err(|error| wrong(name, error));
     text(name).map(parse).transpose()
+}
+
+/// Names the variable whose value cannot be used.
+fn wrong(name: &str, error: impl Display) -> BoxError {
+    let value = text(name).unwrap_or_default();
+    format!("{name}={value}: {error}").into()
 }
 
 fn unknown(name: &str, value: &str, known: &str) -> BoxError {

@@ -29,6 +29,7 @@ mod rejections;
 mod request_bodies;
 mod response_bodies;
 mod secrecy;
+mod services;
 mod settle;
 mod shutdown;
 mod speculative;

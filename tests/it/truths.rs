@@ -119,9 +119,12 @@ impl Scene {
                 seen.charge()
             }
         });
-        let policy = |policy: PolicyBuilder| match waiting {
-            true => policy.in_flight(InFlight::Wait(Duration::from_secs(20))),
-            false => policy,
+        let policy = |policy: PolicyBuilder| {
+            if waiting {
+                policy.in_flight(InFlight::Wait(Duration::from_secs(20)))
+            } else {
+                policy
+            }
         };
         let shop = || backend.shop().work(work.clone()).policy(policy).in_memory();
         Self {

@@ -1,0 +1,318 @@
+//! The example services as processes of their own, asked over real sockets.
+//!
+//! A test polls what can be observed, with a deadline; real time passes only
+//! where a lease or a TTL of the service has to run out.
+
+use std::{
+    fs,
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    process::{Output, Stdio},
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering},
+    },
+    time::Duration,
+};
+
+use serde_json::Value;
+use tempfile::TempDir;
+use tokio::{
+    io::{AsyncBufReadExt as _, BufReader},
+    process::{Child, Command},
+    time::{Instant, sleep, timeout},
+};
+
+use self::http::{Answer, Request};
+
+/// The named tests, once over each store.
+macro_rules! on_every_store {
+    ($($test:ident),* $(,)?) => {
+        mod memory {
+            $(#[tokio::test]
+            async fn $test() {
+                super::$test(crate::services::Site::memory()).await;
+            })*
+        }
+
+        mod sqlite {
+            $(#[tokio::test]
+            async fn $test() {
+                super::$test(crate::services::Site::sqlite()).await;
+            })*
+        }
+    };
+}
+
+mod charges;
+mod crashes;
+mod hang_ups;
+mod http;
+mod keys;
+mod late;
+mod limits;
+mod outage;
+mod processes;
+mod races;
+mod replies;
+mod settings;
+mod shutdown;
+mod torture;
+
+/// Where a service lives: its store, a directory, its settings.
+pub(crate) struct Site {
+    dir: Arc<TempDir>,
+    store_url: String,
+    settings: Vec<(&'static str, String)>,
+    starts: AtomicU32,
+}
+
+impl Site {
+    pub(crate) fn memory() -> Self {
+        Self::new(|_| "memory:".to_owned())
+    }
+
+    pub(crate) fn sqlite() -> Self {
+        Self::new(|dir| format!("sqlite:{}", dir.join("service.db").display()))
+    }
+
+    fn new(store_url: impl FnOnce(&Path) -> String) -> Self {
+        let dir = TempDir::new().expect("a directory");
+        Self {
+            store_url: store_url(dir.path()),
+            dir: Arc::new(dir),
+            settings: Vec::new(),
+            starts: AtomicU32::new(0),
+        }
+    }
+
+    /// An environment variable for the services that are started from here on.
+    fn set(mut self, name: &'static str, value: &str) -> Self {
+        self.settings.push((name, value.to_owned()));
+        self
+    }
+
+    /// Whether what is recorded outlives the process.
+    fn is_durable(&self) -> bool {
+        self.store_url != "memory:"
+    }
+
+    async fn testbed(&self) -> Service {
+        self.start("testbed").await
+    }
+
+    /// Starts a service and waits until it listens.
+    async fn start(&self, name: &'static str) -> Service {
+        let start = self.starts.fetch_add(1, Ordering::Relaxed);
+        let log = self.dir.path().join(format!("{name}-{start}.log"));
+        let mut child = self
+            .command(name)
+            .stdout(Stdio::piped())
+            .stderr(fs::File::create(&log).expect("a log"))
+            .spawn()
+            .expect("the service starts");
+        let mut lines = BufReader::new(child.stdout.take().expect("its output")).lines();
+        let line = timeout(PATIENCE, lines.next_line()).await;
+        let address = line.ok().and_then(Result::ok).flatten().and_then(|line| {
+            let address = line.strip_prefix("listening on http://")?;
+            address.parse().ok()
+        });
+        let Some(address) = address else {
+            panic!("{name} does not listen:\n{}", tail(&log));
+        };
+        Service {
+            name,
+            child,
+            address,
+            log,
+            _dir: Arc::clone(&self.dir),
+        }
+    }
+
+    /// Starts a service that is expected to refuse its settings.
+    async fn refusal(&self, name: &'static str) -> Output {
+        let output = self.command(name).output();
+        let output = timeout(PATIENCE, output).await;
+        let output = output.unwrap_or_else(|_| panic!("{name} runs with {:?}", self.settings));
+        output.expect("the service starts")
+    }
+
+    fn command(&self, name: &str) -> Command {
+        let mut command = Command::new(example(name));
+        command
+            .kill_on_drop(true)
+            .current_dir(self.dir.path())
+            .env_clear()
+            .env("NO_COLOR", "1")
+            .env("RUST_LOG", "info,sqlx=warn,axum_idempotency=debug")
+            .env("BIND", "127.0.0.1:0")
+            .env("STORE_URL", &self.store_url)
+            .envs(self.settings.iter().map(|(name, value)| (name, value)));
+        command
+    }
+}
+
+/// The binary of an example, beside the one of the tests.
+fn example(name: &str) -> PathBuf {
+    let tests = std::env::current_exe().expect("the test binary");
+    let profile = tests.ancestors().nth(2).expect("target/PROFILE");
+    let binary = profile.join("examples").join(name);
+    let flag = match profile.file_name() {
+        Some(name) if name == "release" => " --release",
+        _ => "",
+    };
+    assert!(
+        binary.exists(),
+        "{} is missing: cargo build --all-features --examples{flag}",
+        binary.display()
+    );
+    binary
+}
+
+/// A process of a service. Killed when it is dropped.
+struct Service {
+    name: &'static str,
+    child: Child,
+    address: SocketAddr,
+    log: PathBuf,
+    /// It may outlive its site.
+    _dir: Arc<TempDir>,
+}
+
+impl Service {
+    fn post(&self, target: &str) -> Request {
+        Request::new(self.address, "POST", target)
+    }
+
+    fn get(&self, target: &str) -> Request {
+        Request::new(self.address, "GET", target)
+    }
+
+    /// How often the effect happened under a key of the default tenant.
+    async fn executions(&self, key: &str) -> u64 {
+        let counted = self.get(&format!("/executions?key={key}")).send().await;
+        counted.json()["count"].as_u64().expect("a count")
+    }
+
+    /// How often any effect happened.
+    async fn total(&self) -> u64 {
+        let counted = self.get("/executions").send().await;
+        counted.json()["total"].as_u64().expect("a total")
+    }
+
+    /// Waits until the handler has had its effect so often under the key.
+    async fn has_executed(&self, key: &str, times: u64) {
+        let what = format!("{key} executed {times} times");
+        eventually(&what, async || self.executions(key).await == times).await;
+    }
+
+    /// Waits until the service has logged this.
+    async fn has_logged(&self, text: &str) {
+        let log = || fs::read_to_string(&self.log).unwrap_or_default();
+        let what = format!("{} logged {text:?}", self.name);
+        eventually(&what, async || log().contains(text)).await;
+    }
+
+    /// Waits until the service has noticed that a client hung up.
+    async fn has_noticed_a_hang_up(&self) {
+        self.has_logged("the client hung up").await;
+    }
+
+    /// As `kill -9` does it: nothing is cleaned up.
+    async fn kill(mut self) {
+        self.child.kill().await.expect("killed");
+    }
+
+    /// Sends a signal, such as `TERM`.
+    async fn signal(&self, name: &str) {
+        let pid = self.pid();
+        let sent = Command::new("sh")
+            .args(["-c", &format!("kill -{name} {pid}")])
+            .status();
+        assert!(sent.await.expect("a shell").success(), "SIG{name} not sent");
+    }
+
+    /// Waits for the exit status.
+    async fn exit_code(mut self) -> Option<i32> {
+        let exited = timeout(PATIENCE, self.child.wait()).await;
+        let exited = exited.unwrap_or_else(|_| panic!("{} does not exit", self.name));
+        exited.expect("an exit status").code()
+    }
+
+    /// Stops cleanly.
+    async fn stop(self) {
+        self.signal("TERM").await;
+        assert_eq!(self.exit_code().await, Some(0), "a clean stop");
+    }
+
+    /// The most memory the process has held, in KiB.
+    fn peak_memory_kib(&self) -> u64 {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.pid()));
+        let status = status.expect("the process runs");
+        let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+        let peak = peak.and_then(|peak| peak.trim().strip_suffix(" kB"));
+        peak.and_then(|peak| peak.parse().ok()).expect("VmHWM")
+    }
+
+    fn pid(&self) -> u32 {
+        self.child.id().expect("a process that runs")
+    }
+}
+
+impl Drop for Service {
+    fn drop(&mut self) {
+        // The child itself is killed on drop.
+        if std::thread::panicking() {
+            eprintln!("{} at {}:\n{}", self.name, self.address, tail(&self.log));
+        }
+    }
+}
+
+fn tail(log: &Path) -> String {
+    let text = fs::read_to_string(log).unwrap_or_default();
+    let lines: Vec<_> = text.lines().collect();
+    lines[lines.len().saturating_sub(LOG_LINES)..].join("\n")
+}
+
+/// Asks again and again, until there is an answer.
+async fn until<T>(what: &str, mut ask: impl AsyncFnMut() -> Option<T>) -> T {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        if let Some(answer) = ask().await {
+            return answer;
+        }
+        assert!(Instant::now() < deadline, "still not: {what}");
+        sleep(Duration::from_millis(10)).await;
+    }
+}
+
+/// Asks again and again, until it is so.
+async fn eventually(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
+    until(what, async || is_so().await.then_some(())).await;
+}
+
+/// Repeats a request for as long as the first one is in progress.
+async fn settled(request: &Request) -> Answer {
+    let settled = async || {
+        let answer = request.send().await;
+        (answer.code() != Some("idempotency_request_in_progress".to_owned())).then_some(answer)
+    };
+    until("the request is no longer in progress", settled).await
+}
+
+/// A key that tells its age: just now.
+fn ulid() -> String {
+    ulid::Ulid::generate().to_string()
+}
+
+fn is_time(value: &Value) -> bool {
+    let time = value
+        .as_str()
+        .and_then(|text| text.parse::<jiff::Timestamp>().ok());
+    time.is_some()
+}
+
+/// Within this, everything has to come to an end: nothing hangs.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+const LOG_LINES: usize = 40;
