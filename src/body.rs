@@ -98,11 +98,13 @@ pub(crate) async fn hold_response(mut body: Body, limit: usize, deadline: Durati
     }
 }
 
-/// Frames in the order they came; one data frame, the usual case, is kept
-/// without copying.
+/// Frames in the order they came. One data frame, the usual case, is kept
+/// without copying; from the second on they are joined, since a frame of one
+/// byte would hold on to a whole buffer.
 #[derive(Debug, Default)]
 struct Pile {
-    data: Vec<Bytes>,
+    first: Bytes,
+    joined: BytesMut,
     length: usize,
     trailers: Option<HeaderMap>,
 }
@@ -110,10 +112,17 @@ struct Pile {
 impl Pile {
     fn add(&mut self, frame: Frame<Bytes>) {
         match frame.into_data() {
-            Ok(data) if data.is_empty() => {}
+            Ok(data) if self.length == 0 => {
+                self.length = data.len();
+                self.first = data;
+            }
             Ok(data) => {
+                if self.joined.is_empty() {
+                    self.joined
+                        .extend_from_slice(&std::mem::take(&mut self.first));
+                }
                 self.length += data.len();
-                self.data.push(data);
+                self.joined.extend_from_slice(&data);
             }
             Err(frame) => {
                 if let Ok(trailers) = frame.into_trailers() {
@@ -123,15 +132,11 @@ impl Pile {
         }
     }
 
-    fn whole(mut self) -> Whole {
-        let data = if self.data.len() > 1 {
-            let mut joined = BytesMut::with_capacity(self.length);
-            for data in &self.data {
-                joined.extend_from_slice(data);
-            }
-            joined.freeze()
+    fn whole(self) -> Whole {
+        let data = if self.joined.is_empty() {
+            self.first
         } else {
-            self.data.pop().unwrap_or_default()
+            self.joined.freeze()
         };
         Whole {
             data,

@@ -1,5 +1,8 @@
 //! The smallest TTL in force: from which age on a record may already have been
 //! archived, whichever policy, process or deploy recorded it.
+//!
+//! A process learns within [`STALE_AFTER`] that another has begun to use a
+//! smaller TTL. Where processes differ, a TTL has to be longer than that.
 
 use std::{
     sync::{
@@ -147,6 +150,6 @@ impl Drop for Refresh {
 const PATIENCE: Duration = Duration::from_secs(5);
 const NEVER: u64 = u64::MAX;
 /// From then on the next request rereads in the background (milliseconds).
-const REREAD_AFTER: u64 = 15_000;
+const REREAD_AFTER: u64 = 10_000;
 /// From then on no request is judged by what was read (milliseconds).
-const STALE_AFTER: u64 = 120_000;
+const STALE_AFTER: u64 = 30_000;

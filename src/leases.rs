@@ -259,6 +259,13 @@ impl HeldLease {
         &self.lost
     }
 
+    /// Whether the lease is lost, or has run out by this process's clock.
+    pub(crate) fn is_over(&self) -> bool {
+        let shard = self.leases.shard(self.token);
+        let runs = |held: &Held| held.granted.elapsed() < held.lease;
+        self.lost.is_cancelled() || !shard.get(&self.token).is_some_and(runs)
+    }
+
     /// The attempt is over, and the store is being told.
     pub(crate) fn ending(&self) {
         if let Some(held) = self.leases.shard(self.token).get_mut(&self.token) {

@@ -73,19 +73,28 @@
 //!
 //! # Where the layer goes
 //!
-//! Inside the layer that authenticates, so that a repeat is authorised again;
+//! The last `.layer` of a router is the outermost:
+//! `.layer(idempotency).layer(authentication).layer(cors)`. That is inside the
+//! layer that authenticates, so that a repeat is authorised again;
 //! inside compression and CORS, which belong to each client; outside whatever
 //! rewrites responses for transport. A CORS layer has to allow the request
 //! header `Idempotency-Key` and to expose `Idempotent-Replayed` and
 //! `Retry-After`:
 //!
 //! ```
-//! use axum::http::{HeaderName, header::RETRY_AFTER};
+//! use axum::http::{
+//!     HeaderName, HeaderValue, Method,
+//!     header::{AUTHORIZATION, CONTENT_TYPE, LINK, LOCATION, RETRY_AFTER},
+//! };
 //! use tower_http::cors::CorsLayer;
 //!
+//! let key = HeaderName::from_static("idempotency-key");
+//! let replayed = HeaderName::from_static("idempotent-replayed");
 //! let cors = CorsLayer::new()
-//!     .allow_headers([HeaderName::from_static("idempotency-key")])
-//!     .expose_headers([HeaderName::from_static("idempotent-replayed"), RETRY_AFTER]);
+//!     .allow_origin(HeaderValue::from_static("https://app.example.com"))
+//!     .allow_methods([Method::POST])
+//!     .allow_headers([AUTHORIZATION, CONTENT_TYPE, key])
+//!     .expose_headers([replayed, RETRY_AFTER, LOCATION, LINK]);
 //! ```
 //!
 //! # What a handler should know

@@ -220,7 +220,7 @@ impl Rejection {
             Self::KeyMissing { source } => {
                 format!("Send a unique key in {source}, and the same one when you retry.")
             }
-            Self::KeyInvalid { reason } => format!("{reason}. Nothing was executed."),
+            Self::KeyInvalid { reason } => format!("{reason} Nothing was executed."),
             Self::PrincipalMissing => {
                 "Keys belong to a caller, and this request does not say who is calling. Nothing was executed.".to_owned()
             }

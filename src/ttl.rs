@@ -8,6 +8,10 @@ const DAY: Duration = Duration::from_hours(24);
 /// The lifetime of a live record: longer than any client retries, and never
 /// infinite. What must be known for years belongs in the archive.
 ///
+/// Processes that share a store may use different lifetimes, also while a
+/// deploy changes them, as long as none is below 30 seconds: so long it may
+/// take until one knows of another's.
+///
 /// ```
 /// use std::time::Duration;
 /// use axum_idempotency::Ttl;

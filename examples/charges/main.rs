@@ -57,7 +57,7 @@ async fn serve() -> Result<ExitCode, BoxError> {
         .route("/v1/refunds", post(create_refund).layer(refunds))
         .route("/v1/payouts", post(create_payout).layer(payouts))
         .with_state(backend.database.clone());
-    support::serve(&settings, &backend, &charges, router).await
+    support::serve(&settings, &charges, router).await
 }
 
 #[derive(Deserialize)]
@@ -81,7 +81,7 @@ async fn create_charge(
     State(database): State<SqlitePool>,
     Json(new): Json<NewCharge>,
 ) -> Result<Response, Problem> {
-    if new.amount <= 0 || new.currency.len() != 3 {
+    if new.amount <= 0 || !is_currency(&new.currency) {
         return Err(Problem::Invalid(
             "amount must be positive, currency three letters",
         ));
@@ -173,7 +173,7 @@ async fn create_payout(
     State(database): State<SqlitePool>,
     Json(new): Json<NewPayout>,
 ) -> Result<Response, Problem> {
-    if new.amount <= 0 || new.currency.len() != 3 {
+    if new.amount <= 0 || !is_currency(&new.currency) {
         return Err(Problem::Invalid(
             "amount must be positive, currency three letters",
         ));
@@ -188,6 +188,10 @@ async fn create_payout(
         .await?;
     let payout = json!({"id": id, "amount": new.amount, "currency": new.currency});
     Ok((StatusCode::CREATED, Json(payout)).into_response())
+}
+
+fn is_currency(code: &str) -> bool {
+    code.len() == 3 && code.bytes().all(|byte| byte.is_ascii_alphabetic())
 }
 
 fn new_id(prefix: &str) -> String {
@@ -217,7 +221,7 @@ impl IntoResponse for Problem {
             Self::NotFound => (
                 StatusCode::NOT_FOUND,
                 "not_found",
-                "no such charge of yours",
+                "no such charge of yours, or not so much left to refund",
             ),
             Self::DuplicateReference => (
                 StatusCode::CONFLICT,

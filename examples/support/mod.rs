@@ -12,7 +12,7 @@ use axum::{
 };
 use axum_idempotency::{
     Abandoned, ArchiveLookup, IdempotencyLayer, InFlight, Policy, PolicyBuilder, Principal,
-    PrincipalSource, RunningSweeper, Scope, StoreDown, Sweeper, Ttl,
+    PrincipalSource, Scope, StoreDown, Ttl,
     archive::{Archive, MemoryArchive},
     store::{MemoryStore, Store},
 };
@@ -155,14 +155,6 @@ impl Backend {
         }
         Ok(layer.build()?)
     }
-
-    fn sweeper(&self, every: Duration) -> RunningSweeper {
-        let mut sweeper = Sweeper::new_dyn(Arc::clone(&self.store)).every(every);
-        if let Some(archive) = &self.archive {
-            sweeper = sweeper.archive_dyn(Arc::clone(archive));
-        }
-        sweeper.start()
-    }
 }
 
 async fn open_archive(url: &str) -> Result<Option<Arc<dyn Archive>>, BoxError> {
@@ -199,13 +191,12 @@ async fn database(url: &str) -> Result<SqlitePool, BoxError> {
 /// gives up and exits with 1.
 pub(crate) async fn serve(
     settings: &Settings,
-    backend: &Backend,
     layer: &IdempotencyLayer,
     router: Router,
 ) -> Result<ExitCode, BoxError> {
     let listener = TcpListener::bind(&settings.bind).await;
     let listener = listener.map_err(|error| wrong("BIND", error))?;
-    let sweeper = backend.sweeper(settings.sweep_every);
+    let sweeper = layer.sweeper().every(settings.sweep_every).start();
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
     let (stopping, stop) = tokio::sync::watch::channel(None::<Instant>);

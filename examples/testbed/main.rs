@@ -56,7 +56,7 @@ async fn serve() -> Result<ExitCode, BoxError> {
         .nest("/v1", version())
         .nest("/v2", version())
         .with_state(Effects(backend.database.clone()));
-    support::serve(&settings, &backend, &layer, router).await
+    support::serve(&settings, &layer, router).await
 }
 
 /// What the handlers do to the world: a row for every execution.

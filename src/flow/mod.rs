@@ -37,7 +37,8 @@ mod record;
 use self::{
     attempt::{Attempt, Prepared},
     follow::Waiting,
-    owned::Owned,
+    owned::{Owned, Ran},
+    record::Answer,
 };
 
 /// What one layer works with.
@@ -177,9 +178,14 @@ where
     if owned.needs_confirmation() {
         owned = Box::pin(owned.confirm()).await.map_err(Refusal::Rejected)?;
     }
-    let (owned, response) = owned.run(attempt, handler).await?;
-    let recorded = Box::pin(owned.record(response)).await;
-    recorded.map_err(Refusal::Rejected)
+    let (owned, response) = match owned.run(attempt, handler).await? {
+        Ran::Answered(owned, response) => (owned, response),
+        Ran::Fenced(replay) => return Ok(replay),
+    };
+    match Box::pin(owned.record(response)).await {
+        Ok(Answer::Own(response) | Answer::Winner(response)) => Ok(response),
+        Err(rejection) => Err(Refusal::Rejected(rejection)),
+    }
 }
 
 /// The store did not answer the claim. What it may have written all the same

@@ -10,7 +10,7 @@ use jiff::Timestamp;
 use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::CancellationToken;
 
-use super::{Attempt, Refusal, Setup};
+use super::{Attempt, Refusal, Setup, record::Answer};
 use crate::{
     archive::Archive,
     claim::Lease,
@@ -24,7 +24,7 @@ use crate::{
     record::{Completion, OwnerToken, Tombstone},
     rejection::{LateRetry, Rejection},
     scope::{Principal, ScopedKey},
-    store::{Renewal, Renewed},
+    store::{Fenced, Renewal, Renewed},
 };
 
 /// An attempt and all that comes with owning a record. It ends in
@@ -214,7 +214,7 @@ impl Owned {
         self: Box<Self>,
         attempt: Box<Attempt>,
         handler: H,
-    ) -> Result<(Box<Self>, Response<Body>), Refusal<E>>
+    ) -> Result<Ran, Refusal<E>>
     where
         H: FnOnce(Request<Body>) -> F,
         F: Future<Output = Result<Response<Body>, E>>,
@@ -222,18 +222,17 @@ impl Owned {
         let until = self.claimed + self.setup.policy.max_lease;
         let ran = timeout_at(until, guarded(attempt, self.idempotency(), handler));
         match Box::pin(ran).await {
-            Ok(Ok(Ok(response))) => Ok((self, response)),
-            Ok(Ok(Err(error))) => {
-                // What becomes of the error outside is not seen here; a retry
-                // gets what stands for it.
-                match Box::pin(self.record(failure())).await {
-                    Ok(_) => Err(Refusal::Inner(error)),
-                    Err(fenced) => Err(Refusal::Rejected(fenced)),
-                }
-            }
+            Ok(Ok(Ok(response))) => Ok(Ran::Answered(self, response)),
+            // What becomes of the error outside is not seen here; a retry gets
+            // what stands for it.
+            Ok(Ok(Err(error))) => match Box::pin(self.record(failure())).await {
+                Ok(Answer::Own(_)) => Err(Refusal::Inner(error)),
+                Ok(Answer::Winner(replay)) => Ok(Ran::Fenced(replay)),
+                Err(fenced) => Err(Refusal::Rejected(fenced)),
+            },
             Ok(Err(panic)) => {
                 tracing::error!(scoped_key = %self.scoped_key, panic = message(&*panic), "the handler panicked");
-                Ok((self, failure()))
+                Ok(Ran::Answered(self, failure()))
             }
             Err(_) => {
                 tracing::error!(scoped_key = %self.scoped_key, "the handler was aborted at max_lease");
@@ -244,21 +243,45 @@ impl Owned {
         }
     }
 
-    /// Gives the claim back: the handler never ran, or its status is not kept.
+    /// Whether the lease is over by this process's clock, renewals included.
+    pub(super) fn granted_lease_is_over(&self) -> bool {
+        self.held.is_over()
+    }
+
+    /// Gives the claim back: the handler never ran.
     pub(super) async fn give_back(self: Box<Self>) {
+        self.release().await;
+    }
+
+    /// Releases the record, now or, when the store cannot be told, in the
+    /// background.
+    pub(super) async fn release(&self) -> Option<Fenced> {
         self.held.ending();
         let release = self.setup.handle.store.release(self.scoped_key, self.token);
-        if let Err(error) = self.setup.in_time(release).await {
-            tracing::warn!(scoped_key = %self.scoped_key, error = %error.causes(), "release failed: it is repeated");
-            self.setup.handle.pending.add(Pending {
-                key: self.scoped_key,
-                token: self.token,
-                call: Call::Release,
-                claim_may_land_until: None,
-                flight: None,
-            });
+        match self.setup.in_time(release).await {
+            Ok(fenced) => Some(fenced),
+            Err(error) => {
+                tracing::warn!(scoped_key = %self.scoped_key, error = %error.causes(), "release failed: it is repeated");
+                self.setup.handle.pending.add(Pending {
+                    key: self.scoped_key,
+                    token: self.token,
+                    call: Call::Release,
+                    claim_may_land_until: None,
+                    flight: None,
+                });
+                None
+            }
         }
     }
+}
+
+/// What a handler came to.
+#[derive(Debug)]
+pub(super) enum Ran {
+    /// This, which has to be recorded.
+    Answered(Box<Owned>, Response<Body>),
+    /// It failed, and another attempt's answer stands.
+    Fenced(Response<Body>),
 }
 
 /// Runs the handler although the store did not answer the claim, as the policy
@@ -338,7 +361,7 @@ where
 
 /// What a client gets for a handler that panicked or failed: the first one
 /// and, since nobody knows whether the effect happened, every retry.
-fn failure() -> Response<Body> {
+pub(super) fn failure() -> Response<Body> {
     let mut response = Response::new(Body::from("Internal Server Error"));
     *response.status_mut() = StatusCode::INTERNAL_SERVER_ERROR;
     let text = HeaderValue::from_static("text/plain; charset=utf-8");
@@ -346,7 +369,7 @@ fn failure() -> Response<Body> {
     response
 }
 
-fn message(panic: &(dyn Any + Send)) -> &str {
+pub(super) fn message(panic: &(dyn Any + Send)) -> &str {
     let text = panic.downcast_ref::<&str>().copied();
     text.or_else(|| panic.downcast_ref::<String>().map(String::as_str))
         .unwrap_or("no message")

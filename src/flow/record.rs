@@ -1,8 +1,9 @@
 //! Steps 10 and 11: what is kept of a response, and what a repeat gets.
 
-use std::sync::Arc;
+use std::{panic::AssertUnwindSafe, sync::Arc};
 
 use axum::body::Body;
+use futures_util::FutureExt as _;
 use http::{
     HeaderValue, Response, StatusCode,
     header::{CONTENT_TYPE, LOCATION},
@@ -10,7 +11,10 @@ use http::{
 };
 use jiff::Timestamp;
 
-use super::{Refusal, Setup, owned::Owned};
+use super::{
+    Refusal, Setup,
+    owned::{Owned, failure, message},
+};
 use crate::{
     body::{Held, hold_response},
     claim::CompletedRecord,
@@ -24,30 +28,43 @@ use crate::{
 };
 
 impl Owned {
-    /// Records the handler's response before it leaves.
+    /// Records the handler's response before it leaves. Fenced, the answer is
+    /// not its own.
     pub(super) async fn record(
         self: Box<Self>,
         response: Response<Body>,
-    ) -> Result<Response<Body>, Rejection> {
-        if self.setup.forgets(&response) {
-            self.give_back().await;
-            return Ok(response);
-        }
-        let (completion, mut response) = self.setup.completion(response).await;
-        let expires_at = self.lease.expires_at;
+    ) -> Result<Answer, Rejection> {
         let setup = Arc::clone(&self.setup);
-        match self.complete(completion).await? {
-            // Only this attempt's own answer may leave as it is.
+        let expires_at = self.lease.expires_at;
+        let (recorded, mut response) = if setup.forgets(&response) {
+            (Box::pin(self.forget()).await?, response)
+        } else {
+            let (completion, response) = setup.completion(response).await;
+            (self.complete(completion).await?, response)
+        };
+        match recorded {
             Recorded::Own => {
                 setup.mark_expiry(&mut response, expires_at);
-                Ok(response)
+                Ok(Answer::Own(response))
             }
-            Recorded::Winner(record) => setup.replay(&record),
+            Recorded::Nothing => Ok(Answer::Own(response)),
+            Recorded::Winner(record) => setup.replay(&record).map(Answer::Winner),
+        }
+    }
+
+    /// Nothing is recorded, so that a retry runs again; unless another attempt
+    /// has taken over, which is the one to tell.
+    async fn forget(self: Box<Self>) -> Result<Recorded, Rejection> {
+        match self.release().await {
+            Some(Fenced::Stale) => self.fenced().await,
+            Some(Fenced::Owner) | None => Ok(Recorded::Nothing),
         }
     }
 
     /// Completes the record. What the store cannot be told now it is told in
-    /// the background, and until then the key stays in flight. Fenced, the
+    /// the background, and until then the key stays in flight; the client gets
+    /// its answer, unless the lease is over and nobody can say whose the key
+    /// is. Fenced, the
     /// winner's record is the answer, or that the outcome is unknown.
     pub(super) async fn complete(
         self: Box<Self>,
@@ -62,8 +79,16 @@ impl Owned {
             expires_at: self.lease.expires_at,
             completion: completion.clone(),
         });
-        let call = store.complete(self.scoped_key, self.token, completion.clone());
-        match setup.in_time(call).await {
+        let tell =
+            || setup.in_time(store.complete(self.scoped_key, self.token, completion.clone()));
+        let mut told = tell().await;
+        // A lease that is over may have gone to another attempt, whose outcome
+        // would be a second truth beside this one.
+        let is_lease_over = || self.granted_lease_is_over();
+        if told.is_err() && is_lease_over() {
+            told = tell().await;
+        }
+        match told {
             Ok(Fenced::Owner) => {
                 self.leader.end(Ending::Completed(record));
                 Ok(Recorded::Own)
@@ -71,6 +96,12 @@ impl Owned {
             Ok(Fenced::Stale) => Box::pin(self.fenced()).await,
             Err(error) => {
                 tracing::error!(scoped_key = %self.scoped_key, error = %error.causes(), "completion failed: it is repeated while the lease is renewed");
+                let created_at = Some(self.lease.created_at);
+                let answer = if is_lease_over() {
+                    Err(Rejection::OutcomeUnknown { created_at })
+                } else {
+                    Ok(Recorded::Own)
+                };
                 setup.handle.pending.add(Pending {
                     key: self.scoped_key,
                     token: self.token,
@@ -78,7 +109,7 @@ impl Owned {
                     claim_may_land_until: None,
                     flight: Some((self.leader, self.held)),
                 });
-                Ok(Recorded::Own)
+                answer
             }
         }
     }
@@ -114,7 +145,17 @@ impl Owned {
 #[derive(Debug)]
 pub(super) enum Recorded {
     Own,
+    /// Nobody's: the claim was given back.
+    Nothing,
     Winner(Arc<CompletedRecord>),
+}
+
+/// Whose response leaves.
+#[derive(Debug)]
+pub(super) enum Answer {
+    Own(Response<Body>),
+    /// That of the attempt that took over.
+    Winner(Response<Body>),
 }
 
 impl Setup {
@@ -141,16 +182,22 @@ impl Setup {
 
     /// Holds the response as far as it can be kept.
     async fn completion(&self, response: Response<Body>) -> (Completion, Response<Body>) {
-        let (parts, body) = response.into_parts();
+        let (mut parts, body) = response.into_parts();
+        let limit = self.policy.response_limit;
         let held = if is_stream(&parts) {
             Held::Streaming(body)
         } else {
-            hold_response(
-                body,
-                self.policy.response_limit,
-                self.policy.response_deadline,
-            )
-            .await
+            // A body is the handler's code too.
+            let whole = hold_response(body, limit, self.policy.response_deadline);
+            match AssertUnwindSafe(whole).catch_unwind().await {
+                Ok(held) => held,
+                Err(panic) => {
+                    tracing::error!(panic = message(&*panic), "the body of a response panicked");
+                    let (failed, body) = failure().into_parts();
+                    parts = failed;
+                    hold_response(body, limit, self.policy.response_deadline).await
+                }
+            }
         };
         let mut completion = Completion {
             status: parts.status.as_u16(),

@@ -23,6 +23,7 @@ use crate::{
     rejection::Rejection,
     scope::{ScopeSecret, ScopedKey},
     store::{Store, StoreError},
+    sweep::Sweeper,
 };
 
 /// Makes the requests of a router safe to repeat.
@@ -124,9 +125,33 @@ impl IdempotencyLayer {
         self.setup.handle.unprotected.load(Ordering::Relaxed)
     }
 
+    /// A sweeper over this layer's store, into its archive.
+    pub fn sweeper(&self) -> Sweeper {
+        let sweeper = Sweeper::new_dyn(Arc::clone(&self.setup.handle.store));
+        match &self.setup.archive {
+            Some(archive) => sweeper.archive_dyn(Arc::clone(archive)),
+            None => sweeper,
+        }
+    }
+
     /// Ends the layer's work after the server has stopped accepting: waits for
     /// handlers, then for what the store still has to hear, then closes the
     /// store. Ends for all layers over the store.
+    ///
+    /// ```no_run
+    /// # async fn serve(
+    /// #     listener: tokio::net::TcpListener,
+    /// #     app: axum::Router,
+    /// #     stop: impl Future<Output = ()> + Send + 'static,
+    /// #     idempotency: axum_idempotency::IdempotencyLayer,
+    /// # ) -> Result<(), Box<dyn std::error::Error>> {
+    /// let sweeper = idempotency.sweeper().start();
+    /// axum::serve(listener, app).with_graceful_shutdown(stop).await?;
+    /// sweeper.stop().await;
+    /// idempotency.shutdown(std::time::Duration::from_secs(30)).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     ///
@@ -248,6 +273,9 @@ impl IdempotencyLayerBuilder {
             self.documentation.as_deref(),
             self.render,
         )?;
+        if self.archive.is_none() {
+            tracing::warn!("no archive: a retry after its key has expired runs again");
+        }
         IdempotencyLayer::assemble(
             Setup {
                 policy,

@@ -47,7 +47,15 @@ impl PrincipalSource {
         principal: impl Fn(&T) -> Principal + Send + Sync + 'static,
     ) -> Self {
         Self::of("request extension", move |parts| {
-            parts.extensions.get().map(&principal)
+            let found = parts.extensions.get().map(&principal);
+            if found.is_none() {
+                let expected = std::any::type_name::<T>();
+                tracing::error!(
+                    expected,
+                    "no such request extension: add the layer that sets it after this one, so that it runs before"
+                );
+            }
+            found
         })
     }
 

@@ -14,6 +14,7 @@ use crate::support::{Backend, Work, on_every_backend, on_tokio_time};
 on_every_backend!(
     a_panic_after_the_effect_is_a_500_that_is_replayed,
     a_panic_before_the_handlers_future_exists_is_a_500_too,
+    a_body_that_panics_is_a_500_that_is_replayed,
     an_error_of_the_inner_service_is_passed_on_and_its_retry_gets_a_500,
     the_service_that_was_ready_is_the_one_that_is_called,
 );
@@ -25,6 +26,24 @@ async fn a_panic_after_the_effect_is_a_500_that_is_replayed(backend: Backend) {
         // The run is counted: that is the effect.
         assert!(seen.run == 0, "the receipt mail failed, as the test asked");
         seen.charge()
+    });
+    let shop = backend.shop().work(work).open().await;
+    let first = shop.post("/charges").key("k").send().await;
+    assert_eq!(first.status, 500);
+    let repeat = shop.post("/charges").key("k").send().await;
+    repeat.expect_replay_of(&first);
+    assert_eq!(shop.work.runs(), 1, "the effect was repeated");
+}
+
+/// The head of the response is there; its body panics while it is held.
+async fn a_body_that_panics_is_a_500_that_is_replayed(backend: Backend) {
+    let work = Work::answering(|_| {
+        let frames = futures_util::stream::poll_fn(
+            |_| -> std::task::Poll<Option<Result<bytes::Bytes, Infallible>>> {
+                panic!("as the test asked")
+            },
+        );
+        ready(Response::new(Body::from_stream(frames)))
     });
     let shop = backend.shop().work(work).open().await;
     let first = shop.post("/charges").key("k").send().await;

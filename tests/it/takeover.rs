@@ -7,7 +7,9 @@ use axum::response::IntoResponse as _;
 use axum_idempotency::{InFlight, RecordState, Retry};
 use http::StatusCode;
 
-use crate::support::{Backend, Fault, Gate, PATIENCE, Shop, Started, Verb, Work, on_every_backend};
+use crate::support::{
+    Backend, Fault, Gate, PATIENCE, Shop, Started, Verb, Work, on_every_backend, on_tokio_time,
+};
 
 on_every_backend!(
     a_lease_is_taken_over_when_it_has_lapsed_and_not_before,
@@ -20,10 +22,13 @@ on_every_backend!(
     a_stale_owner_that_panics_sends_the_winners_answer,
     a_stale_owner_never_sends_the_answer_to_another_request,
     a_stale_owner_whose_status_is_forgotten_leaves_the_winners_record_alone,
+    a_stale_owner_whose_status_is_forgotten_sends_the_winners_answer,
     a_stale_owner_that_cannot_read_the_winner_does_not_know_the_outcome,
     a_stale_owner_of_a_record_that_expired_does_not_know_the_outcome,
     a_stale_owner_of_a_record_that_was_settled_sends_what_was_settled,
 );
+
+on_tokio_time!(a_stale_owner_whose_completion_goes_unanswered_sends_the_winners_answer,);
 
 /// A process whose handler for `k` is held, with a lease that has lapsed.
 async fn stuck(backend: &Backend, work: Work) -> (Shop, Gate, Started) {
@@ -211,6 +216,37 @@ async fn a_stale_owner_never_sends_the_answer_to_another_request(backend: Backen
         .expect_replay_of(&other);
 }
 
+/// 1. A's lease lapses; B takes over and answers.
+/// 2. A answers 429, after which a retry would run again; but B has answered.
+async fn a_stale_owner_whose_status_is_forgotten_sends_the_winners_answer(backend: Backend) {
+    let refusing = Work::answering(|_| async { StatusCode::TOO_MANY_REQUESTS.into_response() });
+    let (_a, handler, first) = stuck(&backend, refusing).await;
+    let b = backend.shop().open().await;
+    let winner = b.post("/charges").key("k").send().await;
+    winner.expect_run(1);
+    handler.open();
+    first.answer().await.expect_replay_of(&winner);
+}
+
+/// 1. A is cut off from the store until its lease is over; B takes over and
+///    answers.
+/// 2. A's handler answers, and its first completion fails: A asks once more
+///    before it tells its client anything.
+async fn a_stale_owner_whose_completion_goes_unanswered_sends_the_winners_answer(backend: Backend) {
+    let a = backend.shop().in_memory();
+    a.store.always(Verb::Renew, Fault::DOWN);
+    let handler = a.work.hold();
+    let first = a.post("/charges").key("k").start();
+    handler.reached().await;
+    tokio::time::sleep(LEASE + TICK).await;
+    let b = backend.shop().in_memory();
+    let winner = b.post("/charges").key("k").send().await;
+    winner.expect_run(1);
+    a.store.next(Verb::Complete, Fault::DOWN);
+    handler.open();
+    first.answer().await.expect_replay_of(&winner);
+}
+
 /// 1. A's lease lapses; B takes over and is still running.
 /// 2. A answers 429, which gives its claim back: it has none any more.
 /// 3. B's record is B's.
@@ -222,7 +258,8 @@ async fn a_stale_owner_whose_status_is_forgotten_leaves_the_winners_record_alone
     let second = b.post("/charges").key("k").start();
     winning.reached().await;
     handler.open();
-    assert_eq!(first.answer().await.status, 429);
+    let stale = first.answer().await;
+    stale.expect_problem(409, "idempotency_outcome_unknown", Retry::Reconcile);
     a.store.answered(Verb::Release, 1).await;
     let repeat = b.post("/charges").key("k").send().await;
     repeat.expect_problem(409, "idempotency_request_in_progress", Retry::SameKeyLater);

@@ -3,6 +3,7 @@
 use sqlx::{
     Connection as _, SqlSafeStr as _, SqliteConnection,
     migrate::{Migrate as _, MigrateError, Migration, MigrationType, Migrator},
+    query,
 };
 
 use super::error::{is_missing_table, store_error};
@@ -40,17 +41,30 @@ pub(super) async fn migrate(conn: &mut SqliteConnection) -> Result<(), StoreErro
         let applied = transaction.apply(BOOKKEEPING, &migration);
         applied.await.map_err(setup_error)?;
     }
+    probe(&mut transaction).await?;
     transaction.commit().await.map_err(failed)
+}
+
+/// SQLite lets a transaction begin on a file that may only be read, and fails
+/// with the first write: let that be here, and not in a request.
+async fn probe(conn: &mut SqliteConnection) -> Result<(), StoreError> {
+    let probed = query(include_str!("sql/probe_write.sql"))
+        .execute(conn)
+        .await;
+    let failed = |error: sqlx::Error| store_error("writing to the database", error.into());
+    probed.map(drop).map_err(failed)
 }
 
 /// Finds out whether anything is missing, without a change.
 pub(super) async fn verify(conn: &mut SqliteConnection) -> Result<(), StoreError> {
     let failed = |error: sqlx::Error| store_error("opening the database", error.into());
-    // A lock to write, so that a read-only file is found out now.
     let begin = conn.begin_with(include_str!("sql/begin.sql"));
     let mut transaction = begin.await.map_err(failed)?;
     match missing(&mut transaction).await?.first() {
-        None => transaction.rollback().await.map_err(failed),
+        None => {
+            probe(&mut transaction).await?;
+            transaction.rollback().await.map_err(failed)
+        }
         Some(migration) => Err(StoreError::setup(
             "a migration is missing: open the store with migrations on (the default), or run \
              those of store::sqlite::migrator",
