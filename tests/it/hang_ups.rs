@@ -12,11 +12,14 @@ use axum::{
     middleware::{Next, from_fn_with_state},
     response::{IntoResponse as _, Response},
 };
-use axum_idempotency::{InFlight, RecordState};
+use axum_idempotency::{InFlight, RecordState, StoreDown};
 use http::StatusCode;
 use tokio::sync::watch;
+use tracing::Instrument as _;
 
-use crate::support::{Backend, Gate, Opening, PATIENCE, Shop, Verb, Work, on_every_backend};
+use crate::support::{
+    Backend, Fault, Gate, Logs, Opening, PATIENCE, Shop, Verb, Work, on_every_backend,
+};
 
 on_every_backend!(
     while_the_ttl_is_published,
@@ -33,6 +36,9 @@ on_every_backend!(
     after_a_release_has_taken_effect,
     in_the_middle_of_a_streamed_response,
     while_waiting_for_another,
+    while_waiting_for_another_process,
+    inside_a_handler_without_protection,
+    the_handler_goes_on_inside_the_span_of_its_request,
 );
 
 /// Counts the requests that came to the layer, and those that ended there or
@@ -231,6 +237,88 @@ async fn while_waiting_for_another(backend: Backend) {
     duplicate.answer().await.expect_replay_of(&first);
     let record = backend.record("k").await.expect("the first left a record");
     assert!(matches!(record.state, RecordState::Completed(_)));
+}
+
+/// 1. The first request runs in another process. 2. A duplicate waits for it
+///    here, and its client hangs up. 3. Nothing of it is left.
+async fn while_waiting_for_another_process(backend: Backend) {
+    let elsewhere = backend.shop().open().await;
+    let waiting = backend
+        .shop()
+        .policy(|policy| policy.in_flight(InFlight::Wait(PATIENCE)))
+        .layer(|layer| layer.waiter_caps(1, 1));
+    let (door, opening) = Door::of(waiting);
+    let shop = opening.open().await;
+    let handler = elsewhere.work.hold();
+    let first = elsewhere.post("/charges").key("k").start();
+    handler.reached().await;
+    let duplicate = shop.post("/charges").key("k").start();
+    shop.store.answered(Verb::Claim, 2).await;
+    duplicate.hang_up().await;
+    door.went(1).await;
+    // The one place is free again.
+    let another = shop.post("/charges").key("k").start();
+    let asked = shop.store.calls(Verb::Claim);
+    shop.store.answered(Verb::Claim, asked + 2).await;
+    handler.open();
+    let first = first.answer().await;
+    another.answer().await.expect_replay_of(&first);
+    assert_eq!(shop.work.runs(), 0, "a duplicate whose client was gone ran");
+}
+
+async fn inside_a_handler_without_protection(backend: Backend) {
+    let open = backend
+        .shop()
+        .policy(|policy| policy.store_down(StoreDown::Open));
+    let (door, opening) = Door::of(open);
+    let shop = opening.open().await;
+    shop.store.next(Verb::Claim, Fault::AnswerLost);
+    let handler = shop.work.hold();
+    let first = shop.post("/charges").key("k").start();
+    handler.reached().await;
+    first.hang_up().await;
+    door.went(1).await;
+    handler.open();
+    shop.store.answered(Verb::Complete, 1).await;
+    let retry = shop.post("/charges").key("k").send().await;
+    assert!(retry.is_marked_as_replay(), "the retry ran again");
+    assert_eq!(
+        shop.work.aborted(),
+        0,
+        "the handler was dropped with its client"
+    );
+}
+
+async fn the_handler_goes_on_inside_the_span_of_its_request(backend: Backend) {
+    async fn in_a_span(request: Request, next: Next) -> Response {
+        let span = tracing::info_span!(target: "axum_idempotency", "of_the_request");
+        next.run(request).instrument(span).await
+    }
+    let _logs = Logs::capture();
+    let work = Work::answering(|_| async {
+        let span = tracing::Span::current();
+        span.metadata()
+            .map_or("none", tracing::Metadata::name)
+            .into_response()
+    });
+    let spanned = backend.shop().work(work).routes(|work, layer| {
+        let inner = work.router().layer(layer.clone());
+        inner.layer(axum::middleware::from_fn(in_a_span))
+    });
+    let (door, opening) = Door::of(spanned);
+    let shop = opening.open().await;
+    let handler = shop.work.hold();
+    let first = shop.post("/charges").key("k").start();
+    handler.reached().await;
+    first.hang_up().await;
+    door.went(1).await;
+    handler.open();
+    shop.store.answered(Verb::Complete, 1).await;
+    let retry = shop.post("/charges").key("k").send().await;
+    assert_eq!(
+        retry.body, "of_the_request",
+        "the handler's logs belong to nobody"
+    );
 }
 
 const DAY: Duration = Duration::from_hours(24);

@@ -4,7 +4,8 @@ use axum::{
     body::Body,
     response::{AppendHeaders, IntoResponse as _, Response},
 };
-use http::{HeaderName, HeaderValue};
+use http::{HeaderName, HeaderValue, Method, header::RETRY_AFTER};
+use tower_http::cors::{AllowOrigin, CorsLayer};
 
 use crate::support::{Answer, Backend, Work, on_every_backend};
 
@@ -18,6 +19,7 @@ on_every_backend!(
     a_policy_can_add_headers_that_are_never_replayed,
     a_policy_can_bring_headers_back_except_those_that_frame_the_message,
     a_policy_can_name_the_mark_of_a_replay,
+    a_cors_layer_outside_answers_for_the_origin_of_each_request,
 );
 
 /// A service that answers with these headers, one line each.
@@ -260,4 +262,48 @@ async fn a_policy_can_name_the_mark_of_a_replay(backend: Backend) {
         None,
         "under its old name"
     );
+}
+
+async fn a_cors_layer_outside_answers_for_the_origin_of_each_request(backend: Backend) {
+    let replayed = HeaderName::from_static("idempotent-replayed");
+    let cors = CorsLayer::new()
+        .allow_origin(AllowOrigin::mirror_request())
+        .allow_headers([HeaderName::from_static("idempotency-key")])
+        .expose_headers([replayed, RETRY_AFTER]);
+    let shop = backend
+        .shop()
+        .outside(move |router| router.layer(cors))
+        .open()
+        .await;
+    let ask = |origin: &str| {
+        shop.post("/charges")
+            .key("k")
+            .header("origin", origin)
+            .send()
+    };
+    let first = ask("https://one.example").await;
+    let repeat = ask("https://two.example").await;
+    repeat.expect_replay_of(&first);
+    let allowed = |answer: &Answer| {
+        let origin = answer.header("access-control-allow-origin");
+        origin.map(str::to_owned)
+    };
+    assert_eq!(allowed(&first).as_deref(), Some("https://one.example"));
+    assert_eq!(allowed(&repeat).as_deref(), Some("https://two.example"));
+    assert_eq!(
+        repeat.header("access-control-expose-headers"),
+        Some("idempotent-replayed,retry-after"),
+        "a browser cannot tell a replay"
+    );
+    let preflight = shop
+        .request(Method::OPTIONS, "/charges")
+        .header("origin", "https://one.example")
+        .header("access-control-request-method", "POST")
+        .header("access-control-request-headers", "idempotency-key");
+    let preflight = preflight.send().await;
+    assert_eq!(
+        preflight.header("access-control-allow-headers"),
+        Some("idempotency-key")
+    );
+    assert_eq!(shop.work.runs(), 1, "a preflight reached the handler");
 }

@@ -11,7 +11,7 @@ use std::{
     time::Duration,
 };
 
-use axum_idempotency::{InFlight, PolicyBuilder};
+use axum_idempotency::{ArchiveLookup, InFlight, PolicyBuilder};
 use bytes::Bytes;
 use proptest::{collection::vec, prelude::*, sample::select};
 use tokio::{sync::Semaphore, time::sleep};
@@ -41,6 +41,10 @@ enum Step {
     },
     /// The store's clock jumps past every lease.
     Lapse,
+    /// The store's clock jumps past the window of every record.
+    Expire,
+    /// What has expired moves into the archive.
+    Sweep,
 }
 
 fn ask() -> impl Strategy<Value = Step> {
@@ -68,6 +72,7 @@ fn break_a_call() -> impl Strategy<Value = Step> {
         Verb::Renew,
         Verb::Get,
         Verb::Publish,
+        Verb::Lookup,
     ];
     let faults = [
         Fault::DOWN,
@@ -95,6 +100,7 @@ struct Outcome {
 /// Two processes over one store, whose handlers end when they are let.
 struct Scene {
     backend: Backend,
+    keys: [String; 2],
     shops: [Shop; 2],
     asked: Vec<Option<(String, Started)>>,
     may_finish: Arc<Semaphore>,
@@ -126,9 +132,17 @@ impl Scene {
                 policy
             }
         };
+        let policy =
+            |builder: PolicyBuilder| policy(builder).archive_lookup(ArchiveLookup::AllKeys);
         let shop = || backend.shop().work(work.clone()).policy(policy).in_memory();
         Self {
             shops: [shop(), shop()],
+            // The first is looked up in the archive, the second only when it
+            // may have expired.
+            keys: [
+                "order-1".to_owned(),
+                backend.ulid_made_before(Duration::ZERO),
+            ],
             backend,
             asked: Vec::new(),
             may_finish,
@@ -139,7 +153,7 @@ impl Scene {
     async fn step(&mut self, step: Step) {
         match step {
             Step::Ask { process, key, body } => {
-                let key = format!("k-{key}");
+                let key = self.keys[key].clone();
                 let ask = self.shops[process].post("/charges").key(&key);
                 let ask = ask.body(format!("body {body}"));
                 self.asked.push(Some((key, ask.start())));
@@ -154,8 +168,18 @@ impl Scene {
                 process,
                 verb,
                 fault,
-            } => self.shops[process].store.next(verb, fault),
+            } => {
+                let shop = &self.shops[process];
+                match verb {
+                    Verb::Lookup => shop.archive.next(verb, fault),
+                    _ => shop.store.next(verb, fault),
+                }
+            }
             Step::Lapse => self.backend.clock.advance(Duration::from_secs(30)),
+            Step::Expire => self.backend.clock.advance(Duration::from_hours(24)),
+            Step::Sweep => {
+                self.backend.sweep().await;
+            }
         }
         // What became ready goes on, as far as it can.
         for _ in 0..20 {
@@ -179,9 +203,11 @@ impl Scene {
             let shop = &self.shops[0];
             let ask = |body: &'static str| shop.post("/charges").key(key).body(body).send();
             let mut last = ask("body 0").await;
-            // A fault that was planned and not met may still be met here.
-            while last.status == 503 {
-                last = ask("body 0").await;
+            // Faults that were planned and not met may still be met here.
+            for _ in 0..40 {
+                if last.status == 503 {
+                    last = ask("body 0").await;
+                }
             }
             if last.status == 422 {
                 last = ask("body 1").await;
@@ -209,12 +235,17 @@ fn play(steps: Vec<Step>, waiting: bool) -> Outcome {
     outcome
 }
 
-fn one_truth(outcome: &Outcome) -> Result<(), TestCaseError> {
+/// All who got an answer got the same one, and so does who asks at the end,
+/// while the window is open.
+fn one_truth(outcome: &Outcome, is_window_over: bool) -> Result<(), TestCaseError> {
     for (key, answers) in &outcome.answers {
         let first = &answers[0];
         let same = answers.iter().all(|answer| answer == first);
         prop_assert!(same, "{key} was answered in two ways: {answers:?}");
         let last = &outcome.last[key];
+        if is_window_over && last.status == 409 {
+            continue;
+        }
         prop_assert!(
             last.is_marked_as_replay(),
             "{key} ran again at the end: {last:?}"
@@ -230,7 +261,7 @@ fn one_truth(outcome: &Outcome) -> Result<(), TestCaseError> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(300))]
+    #![proptest_config(ProptestConfig::with_cases(250))]
 
     #[test]
     fn with_every_call_to_the_store_at_risk_a_request_runs_once(
@@ -241,7 +272,7 @@ proptest! {
         for (key, attempts) in &outcome.attempts {
             prop_assert_eq!(attempts.as_slice(), [1], "{} ran so often", key);
         }
-        one_truth(&outcome)?;
+        one_truth(&outcome, false)?;
     }
 
     #[test]
@@ -254,6 +285,18 @@ proptest! {
             let numbers: Vec<_> = (1..).take(attempts.len()).collect();
             prop_assert_eq!(attempts, &numbers, "attempts of {}", key);
         }
-        one_truth(&outcome)?;
+        one_truth(&outcome, false)?;
+    }
+
+    #[test]
+    fn with_every_window_at_risk_a_request_never_runs_again(
+        steps in vec(prop_oneof![4 => ask(), 1 => break_a_call(), 1 => Just(Step::Expire), 1 => Just(Step::Sweep), 1 => pass(), 3 => Just(Step::Finish)], 1..40),
+        waiting in any::<bool>(),
+    ) {
+        let outcome = play(steps, waiting);
+        for (key, attempts) in &outcome.attempts {
+            prop_assert_eq!(attempts.as_slice(), [1], "{} ran so often", key);
+        }
+        one_truth(&outcome, true)?;
     }
 }
