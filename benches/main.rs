@@ -59,7 +59,7 @@ async fn added_in_process() {
         measure::microseconds(measure::median(fresh))
     );
     println!(
-        "  replay  {:>10.2} µs (less than nothing: the handler is saved)",
+        "  replay  {:>10.2} µs (over the handler that it saves)",
         measure::median(replayed) / 1e3
     );
 }
