@@ -30,17 +30,32 @@ pub(crate) struct Detachable<T: Send + 'static> {
 
 /// Whether the work has begun something that it has to end.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Bound(Arc<AtomicBool>);
+pub(crate) struct Bound(Arc<State>);
+
+#[derive(Debug, Default)]
+struct State {
+    is_bound: AtomicBool,
+    is_alone: AtomicBool,
+}
 
 impl Bound {
     /// From here on the work goes on without its caller.
     pub(crate) fn bind(&self) {
-        self.0.store(true, Ordering::Relaxed);
+        self.0.is_bound.store(true, Ordering::Relaxed);
     }
 
-    /// From here on it ends with its caller.
-    pub(crate) fn unbind(&self) {
-        self.0.store(false, Ordering::Relaxed);
+    /// From here on it ends with its caller. True when the caller is gone
+    /// already, and it has to end by itself.
+    #[must_use]
+    pub(crate) fn unbind(&self) -> bool {
+        self.0.is_bound.store(false, Ordering::Relaxed);
+        self.0.is_alone.load(Ordering::Relaxed)
+    }
+
+    /// The caller is gone: whether the work goes on.
+    fn leave(&self) -> bool {
+        self.0.is_alone.store(true, Ordering::Relaxed);
+        self.0.is_bound.load(Ordering::Relaxed)
     }
 }
 
@@ -78,8 +93,8 @@ impl<T: Send + 'static> Future for Detachable<T> {
 
 impl<T: Send + 'static> Drop for Detachable<T> {
     fn drop(&mut self) {
-        let bound = self.bound.0.load(Ordering::Relaxed);
-        if let Some(work) = self.work.take().filter(|_| bound) {
+        let goes_on = self.bound.leave();
+        if let Some(work) = self.work.take().filter(|_| goes_on) {
             let span = std::mem::replace(&mut self.span, Span::none());
             tracing::debug!(parent: &span, "the client hung up: its request goes on");
             self.runtime.spawn(work.instrument(span));

@@ -39,6 +39,8 @@ struct Held {
     /// When the lease was last granted, by this process's monotonic clock, as
     /// of the start of the call: the store's grant is never earlier.
     granted: Instant,
+    /// It is not renewed from then on: the longest lease is over.
+    until: Instant,
     lost: CancellationToken,
     /// Its outcome is on the way to the store: soon nothing is in progress,
     /// and that is no loss.
@@ -65,12 +67,13 @@ impl Leases {
         }
     }
 
-    /// Begins to renew a lease that was granted to `token` at `granted`.
+    /// Begins to renew a lease that was granted to `token` at `granted`, for
+    /// `longest` at most.
     pub(crate) fn hold(
         self: &Arc<Self>,
         key: ScopedKey,
         token: OwnerToken,
-        lease: Duration,
+        (lease, longest): (Duration, Duration),
         granted: Instant,
     ) -> HeldLease {
         let lost = CancellationToken::new();
@@ -78,6 +81,7 @@ impl Leases {
             key,
             lease,
             granted,
+            until: granted + longest,
             lost: lost.clone(),
             is_ending: false,
         };
@@ -164,6 +168,14 @@ impl Leases {
                     tracing::warn!(scoped_key = %held.key, "lease lapsed: it could not be renewed");
                     held.lost.cancel();
                 }
+                if held.until <= now {
+                    // Only its lapse is left to be told.
+                    if !held.lost.is_cancelled() {
+                        let lapse = self.micros(held.granted + held.lease);
+                        self.next_look.fetch_min(lapse, Ordering::SeqCst);
+                    }
+                    continue;
+                }
                 let due = if failed {
                     held.due().max(now + held.lease / 12)
                 } else {
@@ -198,7 +210,7 @@ impl Held {
     }
 
     fn soon_due(&self, now: Instant) -> bool {
-        self.granted + self.lease / 6 <= now
+        self.granted + self.lease / 6 <= now && now < self.until
     }
 }
 

@@ -100,9 +100,14 @@ where
         };
         bound.bind();
         let led = lead(Arc::clone(&setup), attempt, leader, handler).await;
-        bound.unbind();
+        let is_alone = bound.unbind();
         match led {
             Led::Answered(answer) => return answer,
+            // Nobody waits in the name of a client who has gone.
+            Led::Elsewhere(..) if is_alone => {
+                let nobody_reads_it = Rejection::in_progress(Duration::ZERO, Duration::ZERO);
+                return Err(Refusal::Rejected(nobody_reads_it));
+            }
             Led::Elsewhere(returned, unused, claim) => {
                 let key = returned.scoped_key;
                 if let Err(rejection) = waiting.elsewhere(&setup, key, &claim).await {

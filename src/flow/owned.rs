@@ -59,7 +59,7 @@ impl Owned {
         lease: Lease,
         (asked, now): (Instant, Timestamp),
     ) -> Box<Self> {
-        let length = setup.policy.lease;
+        let length = (setup.policy.lease, setup.policy.max_lease);
         let held = setup
             .handle
             .leases

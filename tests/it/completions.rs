@@ -24,6 +24,7 @@ on_every_backend!(
 
 on_tokio_time!(
     the_lease_is_renewed_until_the_completion_is_confirmed,
+    no_lease_is_renewed_past_the_longest,
     a_completion_without_an_answer_is_repeated,
     a_store_that_panics_once_does_not_end_all_repetitions,
 );
@@ -216,3 +217,15 @@ async fn a_store_that_panics_once_does_not_end_all_repetitions(backend: Backend)
 }
 
 const DAY: Duration = Duration::from_hours(24);
+
+/// A completion that the store refuses for ever must not hold a lease for ever.
+async fn no_lease_is_renewed_past_the_longest(backend: Backend) {
+    let shop = backend.shop().in_memory();
+    shop.store.always(Verb::Complete, Fault::DOWN);
+    shop.post("/charges").key("k").send().await.expect_run(1);
+    sleep(Duration::from_mins(11)).await;
+    let renewals = shop.store.calls(Verb::Renew);
+    assert!(renewals > 10, "it was renewed while it could be");
+    sleep(Duration::from_mins(11)).await;
+    assert_eq!(shop.store.calls(Verb::Renew), renewals, "after max_lease");
+}

@@ -37,6 +37,7 @@ on_every_backend!(
     in_the_middle_of_a_streamed_response,
     while_waiting_for_another,
     while_waiting_for_another_process,
+    while_finding_out_that_another_process_runs_it,
     inside_a_handler_without_protection,
     the_handler_goes_on_inside_the_span_of_its_request,
 );
@@ -264,6 +265,32 @@ async fn while_waiting_for_another_process(backend: Backend) {
     let first = first.answer().await;
     another.answer().await.expect_replay_of(&first);
     assert_eq!(shop.work.runs(), 0, "a duplicate whose client was gone ran");
+}
+
+/// 1. The first request runs in another process. 2. A duplicate's claim has
+///    found that out, and its client hangs up. 3. Nobody waits in its name.
+async fn while_finding_out_that_another_process_runs_it(backend: Backend) {
+    let elsewhere = backend.shop().open().await;
+    let waiting = backend
+        .shop()
+        .policy(|policy| policy.in_flight(InFlight::Wait(PATIENCE)))
+        .layer(|layer| layer.waiter_caps(1, 1));
+    let (door, opening) = Door::of(waiting);
+    let shop = opening.open().await;
+    let handler = elsewhere.work.hold();
+    let first = elsewhere.post("/charges").key("k").start();
+    handler.reached().await;
+    let claim = shop.store.hold_after(Verb::Claim);
+    let duplicate = shop.post("/charges").key("k").start();
+    claim.reached().await;
+    duplicate.hang_up().await;
+    door.went(1).await;
+    claim.open();
+    let another = shop.post("/charges").key("k").start();
+    shop.store.answered(Verb::Claim, 4).await;
+    handler.open();
+    let first = first.answer().await;
+    another.answer().await.expect_replay_of(&first);
 }
 
 async fn inside_a_handler_without_protection(backend: Backend) {
