@@ -40,8 +40,8 @@ impl Waiting {
                 // The store answers the leader, or its time runs out.
                 Stage::Claiming => None,
                 Stage::Running { speculative, since } => {
-                    if !speculative && attempt.is_other_than(flight.fingerprint()) {
-                        return Err(Rejection::KeyReused);
+                    if !speculative {
+                        attempt.repeats(flight.fingerprint())?;
                     }
                     // It is renewed at the latest when half of it is over.
                     let remaining = setup.policy.lease / 2;
@@ -50,23 +50,17 @@ impl Waiting {
                     Some(rejection)
                 }
                 Stage::Ended(Ending::Completed(record)) => {
-                    if attempt.is_other_than(&record.fingerprint) {
-                        return Err(Rejection::KeyReused);
-                    }
+                    attempt.repeats(&record.fingerprint)?;
                     return setup.replay(&record).map(Some);
                 }
                 Stage::Ended(Ending::Unrecorded(completion)) => {
-                    if attempt.is_other_than(flight.fingerprint()) {
-                        return Err(Rejection::KeyReused);
-                    }
+                    attempt.repeats(flight.fingerprint())?;
                     let created_at = None;
                     let unknown = || Rejection::OutcomeUnknown { created_at };
                     return setup.answer_of(&completion).map(Some).ok_or_else(unknown);
                 }
                 Stage::Ended(Ending::Unknown { created_at }) => {
-                    if attempt.is_other_than(flight.fingerprint()) {
-                        return Err(Rejection::KeyReused);
-                    }
+                    attempt.repeats(flight.fingerprint())?;
                     return Err(Rejection::OutcomeUnknown { created_at });
                 }
                 // Asking a store that is silent again, one duplicate after the
@@ -140,8 +134,13 @@ impl Waiting {
 }
 
 impl Attempt {
-    fn is_other_than(&self, stored: &Fingerprint) -> bool {
-        self.compare(stored) == Comparison::Different
+    /// Whether this request is, as far as can be told, the one that left
+    /// `stored` behind: the one check on every way to its answer.
+    fn repeats(&self, stored: &Fingerprint) -> Result<(), Rejection> {
+        match self.compare(stored) {
+            Comparison::Different => Err(Rejection::KeyReused),
+            Comparison::Same | Comparison::Unknown => Ok(()),
+        }
     }
 }
 

@@ -243,11 +243,6 @@ impl Owned {
         }
     }
 
-    /// Whether the lease is over by this process's clock, renewals included.
-    pub(super) fn granted_lease_is_over(&self) -> bool {
-        self.held.is_over()
-    }
-
     /// Gives the claim back: the handler never ran.
     pub(super) async fn give_back(self: Box<Self>) {
         self.release().await;

@@ -84,7 +84,7 @@ impl Owned {
         let mut told = tell().await;
         // A lease that is over may have gone to another attempt, whose outcome
         // would be a second truth beside this one.
-        let is_lease_over = || self.granted_lease_is_over();
+        let is_lease_over = || self.held.is_over();
         if told.is_err() && is_lease_over() {
             told = tell().await;
         }
