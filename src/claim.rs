@@ -81,10 +81,10 @@ pub struct KeyAge {
 }
 
 /// A timestamp further ahead is refused, up to [`OPAQUE_AHEAD`].
-const REFUSED_AHEAD: Duration = Duration::from_hours(24);
+pub(crate) const REFUSED_AHEAD: Duration = Duration::from_hours(24);
 
 /// A timestamp further ahead than ten years is no timestamp.
-const OPAQUE_AHEAD: Duration = Duration::from_hours(87672);
+pub(crate) const OPAQUE_AHEAD: Duration = Duration::from_hours(87672);
 
 /// A key's age, judged at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

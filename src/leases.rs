@@ -136,7 +136,9 @@ impl Leases {
         (renewals, shortest.unwrap_or_default() / 3)
     }
 
-    fn renewed(&self, renewals: &[Renewal], answers: &[Renewed], asked: Instant) {
+    /// Whether one was passed over, and has to be asked for again.
+    fn renewed(&self, renewals: &[Renewal], answers: &[Renewed], asked: Instant) -> bool {
+        let mut passed_over = false;
         for (renewal, answer) in renewals.iter().zip(answers) {
             let mut shard = self.shard(renewal.token);
             match answer {
@@ -145,6 +147,8 @@ impl Leases {
                         held.granted = asked;
                     }
                 }
+                // It runs as before, until it is free to be renewed.
+                Renewed::Locked => passed_over = true,
                 Renewed::Lost => {
                     let held = shard.remove(&renewal.token);
                     if let Some(held) = held.filter(|held| !held.is_ending) {
@@ -154,6 +158,7 @@ impl Leases {
                 }
             }
         }
+        passed_over
     }
 
     /// Tells handlers whose lease has run out because it could not be renewed,
@@ -247,7 +252,7 @@ async fn renew_while_held(leases: Arc<Leases>) {
         let mut failed = false;
         if !renewals.is_empty() {
             match tokio::time::timeout(patience, leases.store.renew(&renewals)).await {
-                Ok(Ok(answers)) => leases.renewed(&renewals, &answers, asked),
+                Ok(Ok(answers)) => failed = leases.renewed(&renewals, &answers, asked),
                 Ok(Err(error)) => {
                     tracing::warn!(leases = renewals.len(), error = %error.causes(), "leases not renewed");
                     failed = true;

@@ -26,6 +26,11 @@ impl OwnerToken {
         Self(Uuid::from_bytes(bytes))
     }
 
+    #[cfg(feature = "postgres")]
+    pub(crate) fn as_uuid(self) -> Uuid {
+        self.0
+    }
+
     /// The form in which stores keep it.
     pub fn as_bytes(&self) -> &[u8; 16] {
         self.0.as_bytes()

@@ -11,7 +11,7 @@ use crate::{
 fn until(renewed: Renewed, what: &str) -> jiff::Timestamp {
     match renewed {
         Renewed::Until(until) => until,
-        Renewed::Lost => panic!("expected {what} to extend the lease, got a lost one"),
+        other => panic!("expected {what} to extend the lease, got {other:?}"),
     }
 }
 

@@ -190,6 +190,8 @@ impl Owned {
                         return Ok(self);
                     }
                 }
+                // Soon it is free.
+                Ok([Renewed::Locked]) => tokio::time::sleep(self.setup.policy.lease / 12).await,
                 Ok(_) => {
                     // Another attempt owns the record now, or it has expired,
                     // and would look as if something had run.

@@ -7,11 +7,18 @@
 //! Numbers are LEB128 in their shortest form. Order, repeated names and values
 //! that are not UTF-8 are kept. A header's mark as sensitive is not: whoever
 //! reads the bytes reads the value. The body is stored beside, as it is.
+//!
+//! A response that cannot be read counts as one that was not kept.
 
 use std::fmt;
 
 use bytes::Bytes;
 use http::{HeaderName, HeaderValue};
+
+use crate::{
+    record::{KeptResponse, ResourceId},
+    scope::ScopedKey,
+};
 
 /// The bytes of `headers`, in order.
 pub(crate) fn encode_headers(headers: &[(HeaderName, HeaderValue)]) -> Vec<u8> {
@@ -29,9 +36,7 @@ pub(crate) fn encode_headers(headers: &[(HeaderName, HeaderValue)]) -> Vec<u8> {
 }
 
 /// What [`encode_headers`] was given. The values share the memory of `bytes`.
-pub(crate) fn decode_headers(
-    bytes: Bytes,
-) -> Result<Vec<(HeaderName, HeaderValue)>, MalformedHeaders> {
+fn decode_headers(bytes: Bytes) -> Result<Vec<(HeaderName, HeaderValue)>, MalformedHeaders> {
     let mut rest = Reader(bytes);
     if rest.take(1)?[0] != VERSION {
         return Err(MalformedHeaders("their version is unknown"));
@@ -58,9 +63,44 @@ pub(crate) fn decode_headers(
     }
 }
 
+/// The response in the columns of a row.
+pub(super) fn stored_response(
+    key: ScopedKey,
+    headers: Option<Vec<u8>>,
+    body: Option<Vec<u8>>,
+) -> Option<KeptResponse> {
+    let why = match (headers, body) {
+        (None, None) => return None,
+        (Some(headers), Some(body)) => match decode_headers(headers.into()) {
+            Ok(headers) => {
+                let body = Bytes::from(body);
+                return Some(KeptResponse { headers, body });
+            }
+            Err(error) => error.to_string(),
+        },
+        (None, Some(_)) => "a body without headers".to_owned(),
+        (Some(_), None) => "headers without a body".to_owned(),
+    };
+    unreadable_response(key, &why);
+    None
+}
+
+pub(super) fn unreadable_response(key: ScopedKey, why: &str) {
+    tracing::error!(scoped_key = %key, why, "the stored response cannot be read");
+}
+
+/// The resource id in the column of a row.
+pub(super) fn stored_resource_id(key: ScopedKey, id: Option<&str>) -> Option<ResourceId> {
+    let read = ResourceId::new(id?);
+    if read.is_none() {
+        tracing::error!(scoped_key = %key, "the stored resource id cannot be read");
+    }
+    read
+}
+
 /// Bytes that [`encode_headers`] cannot have made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct MalformedHeaders(&'static str);
+struct MalformedHeaders(&'static str);
 
 impl fmt::Display for MalformedHeaders {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -59,10 +59,12 @@ use crate::{
     scope::ScopedKey,
 };
 
-#[cfg(feature = "sqlite")]
+#[cfg(any(feature = "sqlite", feature = "postgres"))]
 mod codec;
 mod error;
 mod memory;
+#[cfg(feature = "postgres")]
+pub mod postgres;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
 
@@ -213,6 +215,9 @@ pub struct Renewal {
 pub enum Renewed {
     /// The record belongs to the token until then.
     Until(Timestamp),
+    /// The record is the token's, but a transaction holds it locked, so that
+    /// the lease runs as before: ask again.
+    Locked,
     /// The token owns no record in progress.
     Lost,
 }

@@ -4,7 +4,6 @@
 //! [corrupt](StoreErrorKind::Corrupt). A response that cannot be read counts as
 //! one that was not kept.
 
-use bytes::Bytes;
 use jiff::Timestamp;
 use sqlx::{Decode, Row as _, Sqlite, Type, sqlite::SqliteRow};
 
@@ -15,7 +14,10 @@ use crate::{
         Tombstone,
     },
     scope::ScopedKey,
-    store::{StoreError, codec::decode_headers},
+    store::{
+        StoreError,
+        codec::{stored_resource_id, stored_response, unreadable_response},
+    },
 };
 
 #[cfg(doc)]
@@ -86,35 +88,21 @@ fn time(row: &SqliteRow, name: &'static str) -> Result<Timestamp, StoreError> {
 }
 
 fn resource_id(key: ScopedKey, row: &SqliteRow) -> Option<ResourceId> {
-    let stored = optional::<&str>(row, "resource_id");
-    let id = stored.as_ref().ok().copied().flatten();
-    let read = id.and_then(ResourceId::new);
-    if read.is_none() && !matches!(stored, Ok(None)) {
-        tracing::error!(scoped_key = %key, "the stored resource id cannot be read");
-    }
-    read
+    // Text of another kind is as unreadable as text that is no id.
+    let stored = optional::<&str>(row, "resource_id").unwrap_or(Some(""));
+    stored_resource_id(key, stored)
 }
 
 fn response(key: ScopedKey, row: &SqliteRow) -> Option<KeptResponse> {
-    let stored = optional::<Vec<u8>>(row, "headers").and_then(|headers| {
-        let body = optional::<Vec<u8>>(row, "body")?;
-        Ok((headers, body))
-    });
-    let why = match stored {
-        Ok((None, None)) => return None,
-        Ok((Some(headers), Some(body))) => match decode_headers(headers.into()) {
-            Ok(headers) => {
-                let body = Bytes::from(body);
-                return Some(KeptResponse { headers, body });
-            }
-            Err(error) => error.to_string(),
-        },
-        Ok((None, Some(_))) => "a body without headers".to_owned(),
-        Ok((Some(_), None)) => "headers without a body".to_owned(),
-        Err(error) => error.to_string(),
-    };
-    tracing::error!(scoped_key = %key, why, "the stored response cannot be read");
-    None
+    let headers = optional::<Vec<u8>>(row, "headers");
+    let stored = headers.and_then(|headers| Ok((headers, optional::<Vec<u8>>(row, "body")?)));
+    match stored {
+        Ok((headers, body)) => stored_response(key, headers, body),
+        Err(error) => {
+            unreadable_response(key, &error.to_string());
+            None
+        }
+    }
 }
 
 /// A column that holds a value; decoded by itself, NULL would be read as zero.
