@@ -21,6 +21,8 @@ mod key_times;
 mod keys;
 mod leases;
 mod memory_store;
+#[cfg(feature = "postgres")]
+mod postgres;
 mod principals;
 mod problem_documents;
 mod ranks;

@@ -121,7 +121,7 @@ fn own(options: PgConnectOptions, statement_timeout: Duration) -> PgConnectOptio
     };
     options
         .options(RELIED_ON)
-        .options([("default_transaction_isolation", r"read\ committed")])
+        .options([("default_transaction_isolation", "read committed")])
         .options([("statement_timeout", millis(statement_timeout).to_string())])
 }
 

@@ -1,0 +1,4 @@
+//! What is special to the PostgreSQL store and archive.
+
+#[cfg(feature = "conformance")]
+mod conformance;
