@@ -15,7 +15,7 @@ CREATE TABLE idempotency_keys (
     body        bytea,
     -- A record in progress has a lease, a completed one an outcome.
     CHECK ((lease_until IS NULL) <> (status_code IS NULL))
-) WITH (fillfactor = 80);
+) WITH (fillfactor = 20);
 
 CREATE INDEX idempotency_keys_expires_at ON idempotency_keys (expires_at);
 

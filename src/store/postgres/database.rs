@@ -113,6 +113,12 @@ impl Database {
         sqlx::query(sql.clone()).persistent(is_kept)
     }
 
+    /// A statement that is planned every time, since a plan for an empty table
+    /// may read all of a large one.
+    pub(crate) fn query_once<'q>(&self, sql: &SqlStr) -> Query<'q, Postgres, PgArguments> {
+        sqlx::query(sql.clone()).persistent(false)
+    }
+
     /// Runs `operation` on some connection of the pool; it is committed when
     /// this returns.
     pub(crate) async fn run<O: Operation>(&self, operation: &O) -> Result<O::Answer, StoreError> {
@@ -196,6 +202,12 @@ impl Database {
     /// How long a call may take in all.
     pub(super) fn patience(&self) -> Duration {
         self.acquire_timeout + self.statement_timeout
+    }
+
+    /// Whether a connection may be kept without one to do something with it.
+    pub(super) fn has_connections_to_spare(&self) -> bool {
+        let pool = &self.pool;
+        pool.num_idle() > 0 || pool.size() < pool.options().get_max_connections()
     }
 
     pub(crate) fn check_open(&self, what: &'static str) -> Result<(), StoreError> {

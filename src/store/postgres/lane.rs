@@ -2,11 +2,13 @@
 //!
 //! 1. Operations wait in a lane. Its task takes all that wait, up to
 //!    [`LARGEST_BATCH`], and asks them in one statement of many rows: one round
-//!    trip and one sync of the disk for all. A lone operation goes at once.
+//!    trip and one sync of the disk for all. A lone operation goes at once;
+//!    [`MOST_UNDER_WAY`] statements of a lane are under way at a time.
 //! 2. Three lanes, so that none waits for another's kind: attempts (claims and
-//!    releases, in their order), outcomes, leases. Each keeps its connection for
-//!    as long as there is work.
-//! 3. A statement holds each key once, in the order of the keys, so that two of
+//!    releases), outcomes, leases. Each keeps its connections while there is
+//!    work.
+//! 3. A key is in one statement of its lane at a time, so that its calls keep
+//!    their order; and a statement holds its keys in their order, so that two of
 //!    them never wait for each other.
 //! 4. A row that somebody's transaction holds locked is passed over, and asked
 //!    for again by itself: the others go on.
@@ -17,12 +19,18 @@
 //! 7. Answers are given after the commit. What was sent is run, whether or not
 //!    its caller still waits.
 
-use std::{collections::VecDeque, future::Future, sync::Arc, time::Duration};
+use std::{
+    collections::{HashSet, VecDeque},
+    future::Future,
+    sync::Arc,
+    time::Duration,
+};
 
-use sqlx::PgConnection;
+use futures_util::{StreamExt as _, stream::FuturesUnordered};
+use sqlx::{PgConnection, Postgres, pool::PoolConnection};
 use tokio::{
     sync::{mpsc, oneshot},
-    time::{Instant, sleep, timeout},
+    time::{Instant, sleep},
 };
 
 use super::{
@@ -43,11 +51,6 @@ pub(super) trait Grouped: Send + Sync + Sized + 'static {
     type Answer: Send + 'static;
 
     fn key(&self) -> ScopedKey;
-
-    /// About how many bytes it adds to the statement.
-    fn weight(&self) -> usize {
-        0
-    }
 
     /// Asks all in one statement, which holds each key once. The replies are in
     /// the order of the operations.
@@ -143,140 +146,206 @@ struct Lane {
 
 impl Lane {
     fn spawn(db: &Arc<Database>) -> Self {
-        let (jobs, waiting) = mpsc::channel(LONGEST_QUEUE);
+        let (sender, jobs) = mpsc::channel(LONGEST_QUEUE);
         let task = Task {
             db: Arc::clone(db),
-            waiting,
-            back: jobs.downgrade(),
-            kept: None,
-            kept_since: Instant::now(),
+            jobs,
+            back: sender.downgrade(),
+            waiting: VecDeque::new(),
+            busy: HashSet::new(),
+            idle: Vec::new(),
+            is_drained: false,
         };
         db.tasks.spawn(task.run());
-        Self { jobs }
+        Self { jobs: sender }
     }
 }
 
 struct Task {
     db: Arc<Database>,
-    waiting: mpsc::Receiver<Job>,
+    jobs: mpsc::Receiver<Job>,
     /// For what has to be asked again.
     back: mpsc::WeakSender<Job>,
-    kept: Kept,
-    kept_since: Instant,
+    waiting: VecDeque<Job>,
+    /// The keys of the batches under way: what a key's calls lead to depends on
+    /// their order.
+    busy: HashSet<ScopedKey>,
+    idle: Vec<PoolConnection<Postgres>>,
+    /// Nothing more will come.
+    is_drained: bool,
 }
 
 impl Task {
     async fn run(mut self) {
-        let mut jobs = Vec::with_capacity(LARGEST_BATCH);
+        let mut under_way = FuturesUnordered::new();
+        let mut taken = Vec::with_capacity(LARGEST_BATCH);
         loop {
+            while under_way.len() < MOST_UNDER_WAY
+                && let Some(batch) = self.next_batch()
+            {
+                let batch = batch.ask(Arc::clone(&self.db), self.back.clone(), self.idle.pop());
+                under_way.push(batch);
+            }
+            if self.is_drained && under_way.is_empty() {
+                return;
+            }
             tokio::select! {
                 biased;
-                () = self.db.closing.cancelled(), if !self.waiting.is_closed() => self.waiting.close(),
-                taken = timeout(KEPT_WHEN_IDLE, self.waiting.recv_many(&mut jobs, LARGEST_BATCH)) => match taken {
-                    Ok(0) => break,
-                    Ok(_) => self.ask_all(&mut jobs).await,
-                    Err(_idle) => self.kept = None,
-                },
-            }
-        }
-    }
-
-    async fn ask_all(&mut self, jobs: &mut Vec<Job>) {
-        if self.kept.is_none() || self.kept_since.elapsed() > KEPT_AT_MOST {
-            self.kept = None;
-            self.kept_since = Instant::now();
-        }
-        let (mut claims, mut releases) = (Vec::new(), Vec::new());
-        let (mut completions, mut renewals) = (Vec::new(), Vec::new());
-        for job in jobs.drain(..) {
-            match job {
-                Job::Claim(call) => claims.push(call),
-                Job::Release(call) => releases.push(call),
-                Job::Complete(call) => completions.push(call),
-                Job::Renew(call) => renewals.push(call),
-            }
-        }
-        self.ask_kind(claims).await;
-        // A claim is on its way before its own release.
-        self.ask_kind(releases).await;
-        self.ask_kind(completions).await;
-        self.ask_kind(renewals).await;
-    }
-
-    async fn ask_kind<O>(&mut self, calls: Vec<Call<O>>)
-    where
-        O: Grouped,
-        Call<O>: Into<Job>,
-    {
-        let mut left = VecDeque::from(calls);
-        while !left.is_empty() {
-            let batch = Batch(next_batch(&mut left));
-            match self.db.run_on(&mut self.kept, &batch).await {
-                Ok(replies) => {
-                    for (call, reply) in batch.0.into_iter().zip(replies) {
-                        self.settle(call, reply);
+                () = self.db.closing.cancelled(), if !self.jobs.is_closed() => self.jobs.close(),
+                Some((kept, keys)) = under_way.next() => {
+                    for key in keys {
+                        self.busy.remove(&key);
                     }
+                    self.idle.extend(kept.filter(|_| self.db.has_connections_to_spare()));
                 }
-                Err(failure) if batch.0.len() > 1 && failure.may_be_of_one_row() => {
-                    self.ask_one_by_one(batch.0, &failure);
+                count = self.jobs.recv_many(&mut taken, LARGEST_BATCH), if !self.is_drained && self.waiting.len() < LARGEST_BATCH => {
+                    self.waiting.extend(taken.drain(..));
+                    self.is_drained = count == 0;
                 }
-                Err(failure) => fail(batch.0, &failure),
+                () = sleep(KEPT_WHEN_IDLE), if !self.idle.is_empty() => self.idle.clear(),
             }
         }
     }
 
-    fn settle<O>(&self, call: Call<O>, reply: Reply<O::Answer>)
-    where
-        O: Grouped,
-        Call<O>: Into<Job>,
-    {
+    /// The first call of each key that is not under way, up to a size.
+    fn next_batch(&mut self) -> Option<Batch> {
+        let mut batch = Batch::default();
+        let mut behind = HashSet::new();
+        let mut weight = 0;
+        let mut left = VecDeque::new();
+        for job in self.waiting.drain(..) {
+            let (key, adds) = (job.key(), job.weight());
+            let has_room = batch.keys.len() < LARGEST_BATCH
+                && (weight == 0 || weight + adds <= HEAVIEST_BATCH);
+            if has_room && !behind.contains(&key) && self.busy.insert(key) {
+                weight += adds;
+                batch.keys.push(key);
+                batch.add(job);
+            } else {
+                behind.insert(key);
+                left.push_back(job);
+            }
+        }
+        self.waiting = left;
+        (!batch.keys.is_empty()).then_some(batch)
+    }
+}
+
+/// Calls that go together, each key once.
+#[derive(Default)]
+struct Batch {
+    keys: Vec<ScopedKey>,
+    claims: Vec<Call<ClaimRequest>>,
+    releases: Vec<Call<Release>>,
+    completions: Vec<Call<Complete>>,
+    renewals: Vec<Call<Renewal>>,
+}
+
+impl Batch {
+    fn add(&mut self, job: Job) {
+        match job {
+            Job::Claim(call) => self.claims.push(call),
+            Job::Release(call) => self.releases.push(call),
+            Job::Complete(call) => self.completions.push(call),
+            Job::Renew(call) => self.renewals.push(call),
+        }
+    }
+
+    /// Asks all, and gives back the connection and the keys.
+    async fn ask(
+        self,
+        db: Arc<Database>,
+        back: mpsc::WeakSender<Job>,
+        mut kept: Kept,
+    ) -> (Kept, Vec<ScopedKey>) {
+        ask_together(self.claims, &db, &back, &mut kept).await;
+        ask_together(self.releases, &db, &back, &mut kept).await;
+        ask_together(self.completions, &db, &back, &mut kept).await;
+        ask_together(self.renewals, &db, &back, &mut kept).await;
+        (kept, self.keys)
+    }
+}
+
+async fn ask_together<O>(
+    mut calls: Vec<Call<O>>,
+    db: &Arc<Database>,
+    back: &mpsc::WeakSender<Job>,
+    kept: &mut Kept,
+) where
+    O: Grouped,
+    Call<O>: Into<Job>,
+{
+    if calls.is_empty() {
+        return;
+    }
+    calls.sort_by_cached_key(|call| call.operation.key().to_string());
+    let together = Together(calls);
+    let asked = db.run_on(kept, &together).await;
+    let calls = together.0;
+    match asked {
+        Ok(replies) => settle(calls, replies, db, back),
+        Err(failure) if calls.len() > 1 && failure.may_be_of_one_row() => {
+            ask_one_by_one(calls, &failure, db, back);
+        }
+        Err(failure) => fail(calls, &failure),
+    }
+}
+
+/// Beside the lane: whoever waits for the bad row waits alone.
+fn ask_one_by_one<O>(
+    calls: Vec<Call<O>>,
+    failure: &Failure,
+    db: &Arc<Database>,
+    back: &mpsc::WeakSender<Job>,
+) where
+    O: Grouped,
+    Call<O>: Into<Job>,
+{
+    tracing::warn!(
+        error = %failure,
+        operations = calls.len(),
+        "idempotency store: a statement failed, its operations are run one by one",
+    );
+    let (own, back) = (Arc::clone(db), back.clone());
+    db.tasks.spawn(async move {
+        let mut kept = None;
+        for call in calls {
+            let alone = Together(vec![call]);
+            match own.run_on(&mut kept, &alone).await {
+                Ok(replies) => settle(alone.0, replies, &own, &back),
+                Err(failure) => fail(alone.0, &failure),
+            }
+        }
+    });
+}
+
+fn settle<O>(
+    calls: Vec<Call<O>>,
+    replies: Vec<Reply<O::Answer>>,
+    db: &Arc<Database>,
+    back: &mpsc::WeakSender<Job>,
+) where
+    O: Grouped,
+    Call<O>: Into<Job>,
+{
+    for (call, reply) in calls.into_iter().zip(replies) {
         match reply {
             Reply::Answer(answer) => call.answer(answer),
-            Reply::AskAgain => ask_again(&self.db, self.back.clone(), call),
+            Reply::AskAgain => ask_again(call, db, back),
         }
-    }
-
-    /// Beside the lane: whoever waits for the bad row waits alone.
-    fn ask_one_by_one<O>(&self, calls: Vec<Call<O>>, failure: &Failure)
-    where
-        O: Grouped,
-        Call<O>: Into<Job>,
-    {
-        tracing::warn!(
-            error = %failure,
-            operations = calls.len(),
-            "idempotency store: a statement failed, its operations are run one by one",
-        );
-        let (db, back) = (Arc::clone(&self.db), self.back.clone());
-        self.db.tasks.spawn(async move {
-            let mut kept = None;
-            for call in calls {
-                let one = Batch(vec![call]);
-                match db.run_on(&mut kept, &one).await {
-                    Ok(replies) => {
-                        for (call, reply) in one.0.into_iter().zip(replies) {
-                            match reply {
-                                Reply::Answer(answer) => call.answer(answer),
-                                Reply::AskAgain => ask_again(&db, back.clone(), call),
-                            }
-                        }
-                    }
-                    Err(failure) => fail(one.0, &failure),
-                }
-            }
-        });
     }
 }
 
 /// Asks again after a while, longer each time, until the caller's patience is
 /// over.
-fn ask_again<O>(db: &Arc<Database>, back: mpsc::WeakSender<Job>, mut call: Call<O>)
+fn ask_again<O>(mut call: Call<O>, db: &Arc<Database>, back: &mpsc::WeakSender<Job>)
 where
     O: Grouped,
     Call<O>: Into<Job>,
 {
     let pause = LONGEST_PAUSE.min(FIRST_PAUSE * call.asked * call.asked);
     call.asked += 1;
+    let back = back.clone();
     db.tasks.spawn(async move {
         if Instant::now() + pause >= call.give_up_at {
             let why = "a transaction holds the record locked";
@@ -297,31 +366,10 @@ fn fail<O: Grouped>(calls: Vec<Call<O>>, failure: &Failure) {
     }
 }
 
-/// The first call of each key, in the order of the keys, up to a size.
-fn next_batch<O: Grouped>(left: &mut VecDeque<Call<O>>) -> Vec<Call<O>> {
-    let mut batch: Vec<(String, Call<O>)> = Vec::with_capacity(left.len());
-    let mut keys = std::collections::HashSet::with_capacity(left.len());
-    let mut weight = 0;
-    for _ in 0..left.len() {
-        let Some(call) = left.pop_front() else { break };
-        let fits = weight == 0 || weight + call.operation.weight() <= HEAVIEST_BATCH;
-        if fits && keys.insert(call.operation.key()) {
-            weight += call.operation.weight();
-            batch.push((call.operation.key().to_string(), call));
-        } else {
-            // Later calls of its key stay behind it.
-            keys.insert(call.operation.key());
-            left.push_back(call);
-        }
-    }
-    batch.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
-    batch.into_iter().map(|(_, call)| call).collect()
-}
+/// Calls of one kind, in the order of their keys, in one statement.
+struct Together<O: Grouped>(Vec<Call<O>>);
 
-/// Calls that are asked in one statement.
-struct Batch<O: Grouped>(Vec<Call<O>>);
-
-impl<O: Grouped> Operation for Batch<O> {
+impl<O: Grouped> Operation for Together<O> {
     const WHAT: &'static str = O::WHAT;
     const REPEATABLE: bool = true;
 
@@ -329,6 +377,24 @@ impl<O: Grouped> Operation for Batch<O> {
 
     async fn run(&self, db: &Database, conn: &mut PgConnection) -> Result<Self::Answer, Failure> {
         O::ask(&self.0, db, conn).await
+    }
+}
+
+impl Job {
+    fn key(&self) -> ScopedKey {
+        match self {
+            Self::Claim(call) => call.operation.key(),
+            Self::Release(call) => call.operation.key(),
+            Self::Complete(call) => call.operation.key(),
+            Self::Renew(call) => call.operation.key(),
+        }
+    }
+
+    fn weight(&self) -> usize {
+        match self {
+            Self::Complete(call) => call.operation.weight(),
+            _ => 0,
+        }
     }
 }
 
@@ -362,12 +428,14 @@ const LARGEST_BATCH: usize = 256;
 /// Most bytes of bodies in one statement, unless one alone has more.
 const HEAVIEST_BATCH: usize = 4 << 20;
 
+/// While one waits for the disk, the next is on its way.
+const MOST_UNDER_WAY: usize = 2;
+
 /// Most operations that wait; the next caller waits for a place.
 const LONGEST_QUEUE: usize = 4096;
 
 const FIRST_PAUSE: Duration = Duration::from_millis(2);
 const LONGEST_PAUSE: Duration = Duration::from_millis(50);
 
-/// For how long an idle lane keeps its connection, and a busy one.
+/// For how long an idle lane keeps its connections.
 const KEPT_WHEN_IDLE: Duration = Duration::from_secs(30);
-const KEPT_AT_MOST: Duration = Duration::from_mins(10);

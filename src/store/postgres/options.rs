@@ -99,7 +99,11 @@ pub(super) enum Session {
 /// What statements rely on. Each reads few rows by an index: a plan that was
 /// made while a table was empty must not read all of it once it is large, and
 /// no compilation pays for itself.
-const RELIED_ON: [(&str, &str); 2] = [("enable_seqscan", "off"), ("jit", "off")];
+const RELIED_ON: [(&str, &str); 3] = [
+    ("enable_seqscan", "off"),
+    ("jit", "off"),
+    ("plan_cache_mode", "force_generic_plan"),
+];
 
 /// The start of a transaction on a connection that is not ours alone.
 pub(super) fn begin(statement_timeout: Duration) -> String {

@@ -28,6 +28,14 @@ pub(super) struct Complete {
     pub(super) completion: Completion,
 }
 
+impl Complete {
+    /// About how many bytes it adds to a statement.
+    pub(super) fn weight(&self) -> usize {
+        let response = self.completion.response.as_ref();
+        response.map_or(0, |response| response.body.len())
+    }
+}
+
 impl Grouped for Complete {
     const WHAT: &'static str = "completing a record";
 
@@ -35,11 +43,6 @@ impl Grouped for Complete {
 
     fn key(&self) -> ScopedKey {
         self.key
-    }
-
-    fn weight(&self) -> usize {
-        let response = self.completion.response.as_ref();
-        response.map_or(0, |response| response.body.len())
     }
 
     async fn ask(
@@ -118,7 +121,7 @@ impl Grouped for Release {
                 .map(|call| (call.operation.key, call.operation.token)),
         );
         let released = db
-            .query(&db.sql.release)
+            .query_once(&db.sql.release)
             .bind(&keys)
             .bind(&tokens)
             .bind(db.test_time())

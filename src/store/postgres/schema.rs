@@ -66,16 +66,15 @@ pub(super) async fn migrate(
         let set = query(AssertSqlSafe(sql)).execute(&mut *transaction);
         set.await.map_err(failed)?;
     }
-    // Another process may have been faster.
-    let missing = missing(&mut transaction, schema).await?;
-    if !missing.is_empty() {
-        let conn = transaction.deref_mut();
-        let bookkeeping = conn.ensure_migrations_table(BOOKKEEPING).await;
-        bookkeeping.map_err(setup_error)?;
-        for migration in missing {
-            let applied = conn.apply(BOOKKEEPING, &migration).await;
-            applied.map_err(setup_error)?;
-        }
+    // Another process may have been faster. An advisory lock does not bring the
+    // catalogue's caches up to date, so that to_regclass may still deny what was
+    // made meanwhile: this does.
+    let conn = transaction.deref_mut();
+    let bookkeeping = conn.ensure_migrations_table(BOOKKEEPING).await;
+    bookkeeping.map_err(setup_error)?;
+    for migration in missing(conn, schema).await? {
+        let applied = conn.apply(BOOKKEEPING, &migration).await;
+        applied.map_err(setup_error)?;
     }
     transaction.commit().await.map_err(failed)
 }

@@ -83,7 +83,7 @@ impl Operation for Sweep {
             &db.sql.discard
         };
         let swept: i64 = db
-            .query(sql)
+            .query_once(sql)
             .bind(db.test_time())
             .bind(i64::from(self.rows))
             .fetch_one(conn)
@@ -112,7 +112,7 @@ impl Operation for Expired {
         let mut unreadable = 0;
         loop {
             let rows = db
-                .query(&db.sql.expired)
+                .query_once(&db.sql.expired)
                 .bind(db.test_time())
                 .bind(wanted + unreadable)
                 .fetch_all(&mut *conn)
@@ -156,7 +156,7 @@ impl Operation for Remove<'_> {
         let statuses = tombstones().map(|one| row::status_code(one.status));
         let statuses: Vec<i16> = statuses.collect::<Result<_, _>>()?;
         let done = db
-            .query(&db.sql.remove)
+            .query_once(&db.sql.remove)
             .bind(keys)
             .bind(tokens)
             .bind(expiries)

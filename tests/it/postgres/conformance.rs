@@ -25,13 +25,23 @@ impl Postgres {
         let schema = format!("s{}", uuid::Uuid::new_v4().simple());
         let clock = ManualClock::default();
         let store = open(&schema, &clock).await;
-        Self { schema, clock, store, archive: MemoryArchive::new() }
+        Self {
+            schema,
+            clock,
+            store,
+            archive: MemoryArchive::new(),
+        }
     }
 }
 
 async fn open(schema: &str, clock: &ManualClock) -> PostgresStore {
     let url = std::env::var("DATABASE_URL").expect("DATABASE_URL");
-    let store = PostgresStore::builder().url(url).schema(schema).clock(clock.clone()).open().await;
+    let store = PostgresStore::builder()
+        .url(url)
+        .schema(schema)
+        .clock(clock.clone())
+        .open()
+        .await;
     store.expect("a store")
 }
 

@@ -1,0 +1,22 @@
+//! `cargo bench --features postgres --bench postgres`: what PostgreSQL costs, as
+//! ratios against plain statements in the same run. `DATABASE_URL` names the
+//! server; `tests/postgres.sh` starts one.
+
+#![allow(
+    clippy::cast_precision_loss,
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "figures for people to read"
+)]
+
+mod fresh;
+mod plain;
+
+fn main() {
+    let runtime = tokio::runtime::Runtime::new().expect("a runtime");
+    runtime.block_on(async {
+        let url = std::env::var("DATABASE_URL");
+        let url = url.expect("DATABASE_URL: a server, such as that of tests/postgres.sh");
+        fresh::requests(&url).await;
+    });
+}
