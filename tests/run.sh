@@ -1,16 +1,24 @@
 #!/usr/bin/env bash
 # The one test command: sets up what the tests need, then runs every test with
-# all features, and the doc tests.
+# all features, and the doc tests. With arguments it runs `cargo test` on the
+# test binary with them: tests/run.sh postgres:: runs the tests of that name.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 # Programs the tests need, as command:package. They are installed from Debian's
-# packages as root or through sudo; elsewhere what is missing is named.
-needs=(cc:gcc curl:curl)
+# packages as root or through sudo; elsewhere what is missing is named. The
+# servers that Debian's packages may start are not used.
+needs=(cc:gcc curl:curl initdb:postgresql pgbouncer:pgbouncer)
+
+# Debian keeps the programs of servers off the path.
+has() {
+    local PATH=$PATH:/usr/sbin
+    command -v "$1" || compgen -G "/usr/lib/postgresql/*/bin/$1"
+}
 
 missing=()
 for need in "${needs[@]}"; do
-    command -v "${need%%:*}" >/dev/null || missing+=("${need##*:}")
+    has "${need%%:*}" >/dev/null || missing+=("${need##*:}")
 done
 if ((${#missing[@]})); then
     if command -v apt-get >/dev/null && [ "$(id -u)" = 0 ]; then
@@ -28,5 +36,8 @@ command -v cargo >/dev/null || { echo "tests/run.sh: install Rust $(sed -n 's/^r
 
 # The services under test are built before the tests that start them.
 cargo build --all-features --examples
-cargo test --all-features --lib --tests
+if (($#)); then
+    exec tests/postgres.sh cargo test --all-features --test it -- "$@"
+fi
+tests/postgres.sh cargo test --all-features --lib --tests
 cargo test --all-features --doc
