@@ -22,7 +22,10 @@ mod keys;
 mod leases;
 mod memory_store;
 #[cfg(feature = "postgres")]
+#[cfg(feature = "postgres")]
 mod postgres;
+#[cfg(feature = "postgres")]
+mod postgres_support;
 mod principals;
 mod problem_documents;
 mod ranks;

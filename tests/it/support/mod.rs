@@ -10,6 +10,8 @@ mod backend;
 mod faulty;
 mod gate;
 mod logs;
+#[cfg(feature = "postgres")]
+pub(crate) mod postgres;
 mod script;
 mod shop;
 #[cfg(feature = "sqlite")]

@@ -1,0 +1,80 @@
+//! A server process that does not outlive the test binary.
+
+use std::{
+    ffi::OsStr,
+    fs::File,
+    io::Write as _,
+    os::unix::process::CommandExt as _,
+    path::{Path, PathBuf},
+    process::{Child, Stdio},
+};
+
+use super::{home::Home, processes::signal};
+
+pub(super) struct Daemon {
+    process: Child,
+    log: PathBuf,
+}
+
+impl Daemon {
+    /// Starts a program in a home; what it says goes into a log there.
+    pub(super) fn start<A: AsRef<OsStr>>(
+        home: &Home,
+        program: &Path,
+        arguments: impl IntoIterator<Item = A>,
+    ) -> Self {
+        let log = home.path().join("server.log");
+        let output = File::create(&log).expect("a log");
+        let process = home
+            .command("/bin/sh")
+            .args(["-c", LEASHED])
+            .args([home.path(), program])
+            .args(arguments)
+            .stdin(Stdio::piped())
+            .stdout(output.try_clone().expect("a log"))
+            .stderr(output)
+            // Ctrl-C is for the tests; the server goes when they have gone.
+            .process_group(0)
+            .spawn()
+            .expect("the server starts");
+        Self { process, log }
+    }
+
+    pub(super) fn id(&self) -> u32 {
+        self.process.id()
+    }
+
+    pub(super) fn has_exited(&mut self) -> bool {
+        self.process.try_wait().expect("a child").is_some()
+    }
+
+    /// What it has said so far.
+    pub(super) fn log(&self) -> String {
+        std::fs::read_to_string(&self.log).unwrap_or_default()
+    }
+
+    /// Ends it by a signal.
+    pub(super) fn end(mut self, name: &str) {
+        signal(name, &[self.id()]);
+        self.gone();
+    }
+
+    /// Waits for its end.
+    pub(super) fn gone(&mut self) {
+        // To wait for a child closes its standard input, which must not look
+        // like the end of the tests: the id is not this server's for long.
+        let leash = self.process.stdin.take();
+        self.process.wait().expect("a child");
+        if let Some(mut leash) = leash {
+            let _cut_already = leash.write_all(b"gone\n");
+        }
+    }
+}
+
+/// Runs the program, and beside it, as nobody's child, who waits for the end of
+/// the standard input: the tests have ended without ending the server, so it
+/// is killed and its files go. A line tells that the server has ended.
+const LEASHED: &str = r#"
+( { read -r _ <&3 || { kill -CONT $$; kill -QUIT $$; sleep 1; rm -rf "$0"; }; } & ) 3<&0
+exec "$@" </dev/null
+"#;
