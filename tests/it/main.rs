@@ -22,7 +22,6 @@ mod keys;
 mod leases;
 mod memory_store;
 #[cfg(feature = "postgres")]
-#[cfg(feature = "postgres")]
 mod postgres;
 #[cfg(feature = "postgres")]
 mod postgres_support;

@@ -68,10 +68,9 @@ impl Address {
     }
 
     pub(super) fn with_parameter(mut self, name: &str, value: &str) -> Self {
-        if !self.parameters.is_empty() {
-            self.parameters.push('&');
-        }
-        self.parameters.push_str(&format!("{name}={value}"));
+        let before = self.parameters.split('&').filter(|text| !text.is_empty());
+        let parameter = format!("{name}={value}");
+        self.parameters = before.chain([&*parameter]).collect::<Vec<_>>().join("&");
         self
     }
 }

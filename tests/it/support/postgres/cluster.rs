@@ -2,8 +2,6 @@
 
 use std::fs;
 
-use tokio::process::Command;
-
 use super::{
     address::Address,
     daemon::Daemon,
@@ -106,20 +104,23 @@ impl Cluster {
     }
 
     async fn initialize(&self) {
-        let command = self.home.command(programs::find("initdb"));
-        let made = Command::from(command)
-            .args([
-                "--pgdata=data",
-                "--no-sync",
-                "--auth=trust",
-                "--username=postgres",
-            ])
-            .args(["--encoding=UTF8", "--locale=C"])
-            .output()
-            .await;
-        let made = made.expect("initdb runs");
-        let error = String::from_utf8_lossy(&made.stderr);
-        assert!(made.status.success(), "initdb fails:\n{error}");
+        let arguments = [
+            "--pgdata=data",
+            "--no-sync",
+            "--auth=trust",
+            "--username=postgres",
+            "--encoding=UTF8",
+            "--locale=C",
+        ];
+        let mut initdb = Daemon::start(&self.home, &programs::find("initdb"), arguments);
+        let mut exit = None;
+        until("initdb has made a cluster", || {
+            exit = initdb.exit();
+            exit.is_some()
+        })
+        .await;
+        let is_made = exit.is_some_and(|exit| exit.success());
+        assert!(is_made, "initdb fails:\n{}", initdb.log());
     }
 
     /// Starts the server, and waits until it takes connections. Otherwise the
@@ -139,14 +140,13 @@ impl Cluster {
             .into_iter()
             .chain(self.settings.iter().map(String::as_str));
         let mut server = Daemon::start(&self.home, &programs::find("postgres"), arguments);
-        let mut has_exited = false;
+        let mut exit = None;
         until("PostgreSQL is ready or has given up", || {
-            has_exited = server.has_exited();
-            has_exited || self.is_ready(server.id())
+            exit = server.exit();
+            exit.is_some() || self.is_ready(server.id())
         })
         .await;
-        if has_exited {
-            server.gone();
+        if exit.is_some() {
             return Err(server.log());
         }
         self.server = Some(server);

@@ -1,4 +1,4 @@
-//! A server process that does not outlive the test binary.
+//! A process that does not outlive the test binary.
 
 use std::{
     ffi::OsStr,
@@ -6,7 +6,7 @@ use std::{
     io::Write as _,
     os::unix::process::CommandExt as _,
     path::{Path, PathBuf},
-    process::{Child, Stdio},
+    process::{Child, ExitStatus, Stdio},
 };
 
 use super::{home::Home, processes::signal};
@@ -44,8 +44,13 @@ impl Daemon {
         self.process.id()
     }
 
-    pub(super) fn has_exited(&mut self) -> bool {
-        self.process.try_wait().expect("a child").is_some()
+    /// How it has ended, if it has.
+    pub(super) fn exit(&mut self) -> Option<ExitStatus> {
+        let exit = self.process.try_wait().expect("a child");
+        if exit.is_some() {
+            self.gone();
+        }
+        exit
     }
 
     /// What it has said so far.
@@ -72,9 +77,24 @@ impl Daemon {
 }
 
 /// Runs the program, and beside it, as nobody's child, who waits for the end of
-/// the standard input: the tests have ended without ending the server, so it
-/// is killed and its files go. A line tells that the server has ended.
+/// the standard input. Then the tests have ended without ending the server, so
+/// it is ended, also while it is paused, and its files go. A line instead tells
+/// that the server has ended.
 const LEASHED: &str = r#"
-( { read -r _ <&3 || { kill -CONT $$; kill -QUIT $$; sleep 1; rm -rf "$0"; }; } & ) 3<&0
+children() {
+    grep -ls "^PPid:.$$\$" /proc/[0-9]*/status | cut -d/ -f3
+}
+leash() {
+    read -r _ <&3 && exit
+    kill -CONT $$ $(children)
+    kill -QUIT $$
+    for _ in 1 2 3 4 5; do
+        sleep 1
+        kill -0 $$ || break
+    done
+    kill -KILL $$ $(children)
+    rm -rf "$0"
+}
+( leash & ) 3<&0
 exec "$@" </dev/null
 "#;

@@ -65,17 +65,16 @@ impl Drop for PgBouncer {
 /// what it said.
 async fn launch(home: &Home) -> Result<Daemon, String> {
     let mut server = Daemon::start(home, &programs::find("pgbouncer"), ["pgbouncer.ini"]);
-    let mut has_exited = false;
+    let mut exit = None;
     until("PgBouncer is ready or has given up", || {
-        has_exited = server.has_exited();
-        has_exited || server.log().contains("process up")
+        exit = server.exit();
+        exit.is_some() || server.log().contains("process up")
     })
     .await;
-    if has_exited {
-        server.gone();
-        return Err(server.log());
+    match exit {
+        Some(_) => Err(server.log()),
+        None => Ok(server),
     }
-    Ok(server)
 }
 
 fn configuration(server: &Address, port: u16, pool_size: usize) -> String {
