@@ -68,7 +68,9 @@ async fn a_paused_server_answers_nobody_and_then_everybody() {
             newcomer.await;
         }
         assert_eq!(count_notes(&mut client).await, 1);
-        // It also ends when it is dropped while it pauses.
+        // Neither does a pause keep it from being restarted or dropped.
+        cluster.pause().await;
+        cluster.restart().await;
         cluster.pause().await;
     })
     .await;

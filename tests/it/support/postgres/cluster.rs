@@ -77,9 +77,7 @@ impl Cluster {
 
     /// Starts it again where it was, after a kill, or after a clean stop.
     pub(crate) async fn restart(&mut self) {
-        if let Some(server) = self.server.take() {
-            server.end("INT");
-        }
+        self.end("INT");
         if let Err(log) = self.launch().await {
             panic!("PostgreSQL does not start again:\n{log}");
         }
@@ -98,9 +96,7 @@ impl Cluster {
 
     /// After a pause, it goes on as if nothing had been.
     pub(crate) fn resume(&mut self) {
-        let postmaster = self.postmaster();
-        signal("CONT", &children_of(postmaster));
-        signal("CONT", &[postmaster]);
+        wake(self.postmaster());
     }
 
     async fn initialize(&self) {
@@ -179,6 +175,15 @@ impl Cluster {
         text.lines().map(str::to_owned).collect()
     }
 
+    /// Ends the server by a signal, if it runs.
+    fn end(&mut self, name: &str) {
+        if let Some(server) = self.server.take() {
+            // A paused one would not hear.
+            wake(server.id());
+            server.end(name);
+        }
+    }
+
     async fn stop_postmaster(&self) {
         let postmaster = self.postmaster();
         signal("STOP", &[postmaster]);
@@ -192,13 +197,13 @@ impl Cluster {
 
 impl Drop for Cluster {
     fn drop(&mut self) {
-        if let Some(server) = self.server.take() {
-            // A paused one would not hear.
-            signal("CONT", &children_of(server.id()));
-            signal("CONT", &[server.id()]);
-            server.end("QUIT");
-        }
+        self.end("QUIT");
     }
+}
+
+fn wake(postmaster: u32) {
+    signal("CONT", &children_of(postmaster));
+    signal("CONT", &[postmaster]);
 }
 
 const LOCK_FILE: &str = "data/postmaster.pid";
