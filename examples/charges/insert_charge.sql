@@ -1,3 +1,3 @@
-INSERT INTO charges (id, principal, amount, currency, client_reference, created_at)
-VALUES ($1, $2, $3, $4, $5, strftime('%Y-%m-%dT%H:%M:%fZ', 'now'))
+INSERT INTO charges (id, principal, amount, currency, client_reference)
+VALUES ($1, $2, $3, $4, $5)
 RETURNING id, amount, currency, client_reference, created_at

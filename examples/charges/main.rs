@@ -16,12 +16,11 @@ use axum::{
 use axum_idempotency::{ArchiveLookup, Idempotency, ResourceId, Scope, Ttl};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
-use sqlx::SqlitePool;
 
 #[path = "../support/mod.rs"]
 mod support;
 
-use support::{Backend, BoxError, Caller, Settings};
+use support::{Backend, BoxError, Caller, Database, Settings, with_pool};
 
 #[tokio::main]
 async fn main() -> ExitCode {
@@ -32,9 +31,14 @@ async fn main() -> ExitCode {
 async fn serve() -> Result<ExitCode, BoxError> {
     let settings = Settings::from_env("charges")?;
     let backend = Backend::open(&settings).await?;
-    sqlx::raw_sql(include_str!("schema.sql"))
-        .execute(&backend.database)
-        .await?;
+    let database = &backend.database;
+    let schema = database.dialect(
+        include_str!("schema.sqlite.sql"),
+        include_str!("schema.postgres.sql"),
+    );
+    with_pool!(database, |pool| {
+        sqlx::raw_sql(schema).execute(pool).await?;
+    });
 
     // One layer, three policies: charges as the environment says, refunds with
     // keys of their own, payouts with a longer window and keys that tell their
@@ -78,7 +82,7 @@ struct Charge {
 
 async fn create_charge(
     idempotency: Idempotency,
-    State(database): State<SqlitePool>,
+    State(database): State<Database>,
     Json(new): Json<NewCharge>,
 ) -> Result<Response, Problem> {
     if new.amount <= 0 || !is_currency(&new.currency) {
@@ -87,15 +91,17 @@ async fn create_charge(
         ));
     }
     // The unique index on (principal, client_reference) is the guarantee that
-    // outlives every key: see schema.sql.
-    let charge: Charge = sqlx::query_as(include_str!("insert_charge.sql"))
-        .bind(new_id("ch_"))
-        .bind(idempotency.principal().id())
-        .bind(new.amount)
-        .bind(new.currency)
-        .bind(new.client_reference)
-        .fetch_one(&database)
-        .await?;
+    // outlives every key: see the schema.
+    let charge: Charge = with_pool!(&database, |pool| {
+        sqlx::query_as(include_str!("insert_charge.sql"))
+            .bind(new_id("ch_"))
+            .bind(idempotency.principal().id())
+            .bind(new.amount)
+            .bind(new.currency)
+            .bind(new.client_reference)
+            .fetch_one(pool)
+            .await?
+    });
     let location = [(LOCATION, format!("/v1/charges/{}", charge.id))];
     let resource = ResourceId::new(&charge.id).expect("an id of ours is short and visible");
     Ok((StatusCode::CREATED, location, resource, Json(charge)).into_response())
@@ -103,14 +109,16 @@ async fn create_charge(
 
 async fn show_charge(
     Caller(principal): Caller,
-    State(database): State<SqlitePool>,
+    State(database): State<Database>,
     Path(id): Path<String>,
 ) -> Result<Json<Charge>, Problem> {
-    let charge = sqlx::query_as(include_str!("show_charge.sql"))
-        .bind(principal.id())
-        .bind(id)
-        .fetch_optional(&database)
-        .await?;
+    let charge = with_pool!(&database, |pool| {
+        sqlx::query_as(include_str!("show_charge.sql"))
+            .bind(principal.id())
+            .bind(id)
+            .fetch_optional(pool)
+            .await?
+    });
     charge.map(Json).ok_or(Problem::NotFound)
 }
 
@@ -121,14 +129,16 @@ struct ByReference {
 
 async fn find_charges(
     Caller(principal): Caller,
-    State(database): State<SqlitePool>,
+    State(database): State<Database>,
     Query(by): Query<ByReference>,
 ) -> Result<Json<Vec<Charge>>, Problem> {
-    let charges = sqlx::query_as(include_str!("find_charges.sql"))
-        .bind(principal.id())
-        .bind(by.client_reference)
-        .fetch_all(&database)
-        .await?;
+    let charges = with_pool!(&database, |pool| {
+        sqlx::query_as(include_str!("find_charges.sql"))
+            .bind(principal.id())
+            .bind(by.client_reference)
+            .fetch_all(pool)
+            .await?
+    });
     Ok(Json(charges))
 }
 
@@ -140,26 +150,42 @@ struct NewRefund {
 
 async fn create_refund(
     idempotency: Idempotency,
-    State(database): State<SqlitePool>,
+    State(database): State<Database>,
     Json(new): Json<NewRefund>,
 ) -> Result<Response, Problem> {
     if new.amount <= 0 {
         return Err(Problem::Invalid("amount must be positive"));
     }
     let id = new_id("re_");
-    let refunded = sqlx::query(include_str!("insert_refund.sql"))
-        .bind(&id)
-        .bind(idempotency.principal().id())
-        .bind(&new.charge)
-        .bind(new.amount)
-        .execute(&database)
-        .await?;
-    if refunded.rows_affected() == 0 {
-        Err(Problem::NotFound)
-    } else {
-        let refund = json!({"id": id, "charge": new.charge, "amount": new.amount});
-        Ok((StatusCode::CREATED, Json(refund)).into_response())
-    }
+    let principal = idempotency.principal().id();
+    let begin = database.dialect(
+        include_str!("begin.sqlite.sql"),
+        include_str!("begin.postgres.sql"),
+    );
+    with_pool!(&database, |pool| {
+        let mut transaction = pool.begin_with(begin).await?;
+        // Judged and written in one statement: refunds of one charge wait for
+        // each other, and each sees what those before it have left.
+        let taken = sqlx::query(include_str!("take_refund.sql"))
+            .bind(principal)
+            .bind(&new.charge)
+            .bind(new.amount)
+            .execute(&mut *transaction)
+            .await?;
+        if taken.rows_affected() == 0 {
+            return Err(Problem::NotFound);
+        }
+        sqlx::query(include_str!("insert_refund.sql"))
+            .bind(&id)
+            .bind(principal)
+            .bind(&new.charge)
+            .bind(new.amount)
+            .execute(&mut *transaction)
+            .await?;
+        transaction.commit().await?;
+    });
+    let refund = json!({"id": id, "charge": new.charge, "amount": new.amount});
+    Ok((StatusCode::CREATED, Json(refund)).into_response())
 }
 
 #[derive(Deserialize)]
@@ -170,7 +196,7 @@ struct NewPayout {
 
 async fn create_payout(
     idempotency: Idempotency,
-    State(database): State<SqlitePool>,
+    State(database): State<Database>,
     Json(new): Json<NewPayout>,
 ) -> Result<Response, Problem> {
     if new.amount <= 0 || !is_currency(&new.currency) {
@@ -179,13 +205,15 @@ async fn create_payout(
         ));
     }
     let id = new_id("po_");
-    sqlx::query(include_str!("insert_payout.sql"))
-        .bind(&id)
-        .bind(idempotency.principal().id())
-        .bind(new.amount)
-        .bind(&new.currency)
-        .execute(&database)
-        .await?;
+    with_pool!(&database, |pool| {
+        sqlx::query(include_str!("insert_payout.sql"))
+            .bind(&id)
+            .bind(idempotency.principal().id())
+            .bind(new.amount)
+            .bind(&new.currency)
+            .execute(pool)
+            .await?;
+    });
     let payout = json!({"id": id, "amount": new.amount, "currency": new.currency});
     Ok((StatusCode::CREATED, Json(payout)).into_response())
 }
@@ -209,6 +237,10 @@ impl From<sqlx::Error> for Problem {
     fn from(error: sqlx::Error) -> Self {
         match error.as_database_error() {
             Some(database) if database.is_unique_violation() => Self::DuplicateReference,
+            // PostgreSQL on texts that it cannot keep or index.
+            Some(database) if matches!(database.code().as_deref(), Some("22021" | "54000")) => {
+                Self::Invalid("a text is too long, or has a NUL in it")
+            }
             _ => Self::Database(error),
         }
     }

@@ -1,9 +1,13 @@
 //! What the example services share: settings from the environment, the store
 //! and the archive they name, and serving until SIGTERM.
 
-use std::{
-    env, error::Error, fmt::Display, process::ExitCode, str::FromStr, sync::Arc, time::Duration,
-};
+// The stores in memory are there without waiting.
+#![cfg_attr(
+    not(any(feature = "sqlite", feature = "postgres")),
+    expect(clippy::unused_async)
+)]
+
+use std::{env, error::Error, fmt::Display, process::ExitCode, sync::Arc, time::Duration};
 
 use axum::{
     Router,
@@ -16,15 +20,15 @@ use axum_idempotency::{
     archive::{Archive, MemoryArchive},
     store::{MemoryStore, Store},
 };
-use sqlx::{
-    SqlitePool,
-    sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous},
-};
 use tokio::{
     net::TcpListener,
     signal::unix::{SignalKind, signal},
     time::Instant,
 };
+
+mod database;
+
+pub(crate) use database::{Database, with_pool};
 
 pub(crate) type BoxError = Box<dyn Error + Send + Sync>;
 
@@ -110,38 +114,25 @@ pub(crate) fn policy_from_env() -> Result<PolicyBuilder, BoxError> {
 pub(crate) struct Backend {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) archive: Option<Arc<dyn Archive>>,
-    pub(crate) database: SqlitePool,
+    pub(crate) database: Database,
 }
 
 impl Backend {
     pub(crate) async fn open(settings: &Settings) -> Result<Self, BoxError> {
-        let url = settings.store_url.as_str();
-        let archive_url = settings.archive_url.as_deref();
-        if url == "memory:" {
-            return Ok(Self {
-                store: Arc::new(MemoryStore::new()),
-                archive: match archive_url {
-                    None => Some(Arc::new(MemoryArchive::new())),
-                    Some(url) => open_archive(url).await?,
-                },
-                database: database("sqlite::memory:").await?,
-            });
-        }
-        #[cfg(feature = "sqlite")]
-        if url.starts_with("sqlite:") {
-            let store = axum_idempotency::store::sqlite::SqliteStore::open(url).await;
-            let store = store.map_err(|error| wrong("STORE_URL", error))?;
-            return Ok(Self {
-                archive: match archive_url {
-                    None => Some(Arc::new(store.archive())),
-                    Some(other) if other == url => Some(Arc::new(store.archive())),
-                    Some(other) => open_archive(other).await?,
-                },
-                store: Arc::new(store),
-                database: database(url).await?,
-            });
-        }
-        Err(unsupported("STORE_URL", url))
+        let url = &settings.store_url;
+        let (store, beside) = open_store(url).await?;
+        let archive = match &settings.archive_url {
+            None => Some(beside),
+            Some(other) if other == url => Some(beside),
+            Some(other) if other == "none" => None,
+            Some(other) => Some(open_archive(other).await?),
+        };
+        let database = Database::open(url).await;
+        Ok(Self {
+            store,
+            archive,
+            database: database.map_err(|error| wrong("STORE_URL", error))?,
+        })
     }
 
     /// A layer over the store and the archive.
@@ -157,34 +148,46 @@ impl Backend {
     }
 }
 
-async fn open_archive(url: &str) -> Result<Option<Arc<dyn Archive>>, BoxError> {
-    match url {
-        "none" => Ok(None),
-        "memory:" => Ok(Some(Arc::new(MemoryArchive::new()))),
+/// A store, and the archive in the same database.
+async fn open_store(url: &str) -> Result<(Arc<dyn Store>, Arc<dyn Archive>), BoxError> {
+    match url.split_once(':') {
+        Some(("memory", "")) => Ok((Arc::new(MemoryStore::new()), Arc::new(MemoryArchive::new()))),
         #[cfg(feature = "sqlite")]
-        url if url.starts_with("sqlite:") => {
-            let archive = axum_idempotency::archive::SqliteArchive::open(url).await;
-            let archive = archive.map_err(|error| wrong("ARCHIVE_URL", error))?;
-            Ok(Some(Arc::new(archive)))
+        Some(("sqlite", _)) => {
+            let store = axum_idempotency::store::sqlite::SqliteStore::open(url).await;
+            let store = store.map_err(|error| wrong("STORE_URL", error))?;
+            let archive = store.archive();
+            Ok((Arc::new(store), Arc::new(archive)))
         }
-        _ => Err(unsupported("ARCHIVE_URL", url)),
+        #[cfg(feature = "postgres")]
+        Some(("postgres" | "postgresql", _)) => {
+            let store = axum_idempotency::store::postgres::PostgresStore::open(url).await;
+            let store = store.map_err(|error| wrong("STORE_URL", error))?;
+            let archive = store.archive();
+            Ok((Arc::new(store), Arc::new(archive)))
+        }
+        _ => Err(unsupported("STORE_URL", url)),
     }
 }
 
-async fn database(url: &str) -> Result<SqlitePool, BoxError> {
-    let options = SqliteConnectOptions::from_str(url)?
-        .create_if_missing(true)
-        .journal_mode(SqliteJournalMode::Wal)
-        .synchronous(SqliteSynchronous::Full)
-        .busy_timeout(Duration::from_secs(5));
-    // A database in memory lives as long as its one connection.
-    let connections = if url.contains(":memory:") { 1 } else { 4 };
-    let pool = SqlitePoolOptions::new()
-        .max_connections(connections)
-        .min_connections(1)
-        .idle_timeout(None)
-        .max_lifetime(None);
-    Ok(pool.connect_with(options).await?)
+/// An archive in a database of its own.
+async fn open_archive(url: &str) -> Result<Arc<dyn Archive>, BoxError> {
+    match url.split_once(':') {
+        Some(("memory", "")) => Ok(Arc::new(MemoryArchive::new())),
+        #[cfg(feature = "sqlite")]
+        Some(("sqlite", _)) => {
+            let archive = axum_idempotency::archive::SqliteArchive::open(url).await;
+            let archive = archive.map_err(|error| wrong("ARCHIVE_URL", error))?;
+            Ok(Arc::new(archive))
+        }
+        #[cfg(feature = "postgres")]
+        Some(("postgres" | "postgresql", _)) => {
+            let archive = axum_idempotency::archive::PostgresArchive::open(url).await;
+            let archive = archive.map_err(|error| wrong("ARCHIVE_URL", error))?;
+            Ok(Arc::new(archive))
+        }
+        _ => Err(unsupported("ARCHIVE_URL", url)),
+    }
 }
 
 /// Sweeps and serves until SIGTERM, then finishes what runs. Past `DRAIN` it

@@ -1,1 +1,1 @@
-SELECT coalesce(sum(count), 0) FROM executions WHERE principal = $1 AND key = $2
+SELECT CAST(coalesce(sum(count), 0) AS BIGINT) FROM executions WHERE principal = $1 AND key = $2

@@ -1,4 +1,4 @@
 INSERT INTO executions (principal, key, count)
 VALUES ($1, $2, 1)
-    ON CONFLICT (principal, key) DO UPDATE SET count = count + 1
+    ON CONFLICT (principal, key) DO UPDATE SET count = executions.count + 1
 RETURNING count

@@ -18,12 +18,11 @@ use futures_util::stream;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
-use sqlx::SqlitePool;
 
 #[path = "../support/mod.rs"]
 mod support;
 
-use support::{Backend, BoxError, Caller, Settings};
+use support::{Backend, BoxError, Caller, Database, Settings, with_pool};
 
 #[tokio::main]
 async fn main() -> ExitCode {
@@ -34,9 +33,14 @@ async fn main() -> ExitCode {
 async fn serve() -> Result<ExitCode, BoxError> {
     let settings = Settings::from_env("testbed")?;
     let backend = Backend::open(&settings).await?;
-    sqlx::raw_sql(include_str!("schema.sql"))
-        .execute(&backend.database)
-        .await?;
+    let database = &backend.database;
+    let schema = database.dialect(
+        include_str!("schema.sqlite.sql"),
+        include_str!("schema.postgres.sql"),
+    );
+    with_pool!(database, |pool| {
+        sqlx::raw_sql(schema).execute(pool).await?;
+    });
 
     let layer = backend.layer(support::policy_from_env()?.build()?)?;
     let secret = layer.with_policy(support::policy_from_env()?.keep_no_bodies().build()?)?;
@@ -61,16 +65,18 @@ async fn serve() -> Result<ExitCode, BoxError> {
 
 /// What the handlers do to the world: a row for every execution.
 #[derive(Clone)]
-struct Effects(SqlitePool);
+struct Effects(Database);
 
 impl Effects {
     /// Has the effect and says how often it has now happened under this key.
     async fn happen(&self, idempotency: &Idempotency) -> Result<i64, Failure> {
-        let count = sqlx::query_scalar(include_str!("execute.sql"))
-            .bind(idempotency.principal().id())
-            .bind(idempotency.key().as_str())
-            .fetch_one(&self.0)
-            .await?;
+        let count = with_pool!(&self.0, |pool| {
+            sqlx::query_scalar(include_str!("execute.sql"))
+                .bind(idempotency.principal().id())
+                .bind(idempotency.key().as_str())
+                .fetch_one(pool)
+                .await?
+        });
         Ok(count)
     }
 }
@@ -205,17 +211,21 @@ async fn executions(
     Query(which): Query<Which>,
 ) -> Result<Json<Value>, Failure> {
     let Some(key) = which.key else {
-        let total: i64 = sqlx::query_scalar(include_str!("total.sql"))
-            .fetch_one(&effects.0)
-            .await?;
+        let total: i64 = with_pool!(&effects.0, |pool| {
+            sqlx::query_scalar(include_str!("total.sql"))
+                .fetch_one(pool)
+                .await?
+        });
         return Ok(Json(json!({"total": total})));
     };
     let Caller(principal) = caller.map_err(|_| Failure::NoCaller)?;
-    let count: i64 = sqlx::query_scalar(include_str!("count.sql"))
-        .bind(principal.id())
-        .bind(key)
-        .fetch_one(&effects.0)
-        .await?;
+    let count: i64 = with_pool!(&effects.0, |pool| {
+        sqlx::query_scalar(include_str!("count.sql"))
+            .bind(principal.id())
+            .bind(key)
+            .fetch_one(pool)
+            .await?
+    });
     Ok(Json(json!({"count": count})))
 }
 

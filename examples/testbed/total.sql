@@ -1,1 +1,1 @@
-SELECT coalesce(sum(count), 0) FROM executions
+SELECT CAST(coalesce(sum(count), 0) AS BIGINT) FROM executions

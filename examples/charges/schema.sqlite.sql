@@ -2,9 +2,10 @@ CREATE TABLE IF NOT EXISTS charges (
     id               TEXT PRIMARY KEY,
     principal        BLOB NOT NULL,
     amount           INTEGER NOT NULL,
+    refunded         INTEGER NOT NULL DEFAULT 0 CHECK (refunded BETWEEN 0 AND amount),
     currency         TEXT NOT NULL,
     client_reference TEXT,
-    created_at       TEXT NOT NULL
+    created_at       TEXT NOT NULL DEFAULT (strftime('%Y-%m-%dT%H:%M:%fZ', 'now'))
 ) STRICT;
 
 -- The guarantee that outlives every key: per caller, one charge a reference.
@@ -15,7 +16,7 @@ CREATE TABLE IF NOT EXISTS refunds (
     principal  BLOB NOT NULL,
     charge     TEXT NOT NULL REFERENCES charges (id),
     amount     INTEGER NOT NULL,
-    created_at TEXT NOT NULL
+    created_at TEXT NOT NULL DEFAULT (strftime('%Y-%m-%dT%H:%M:%fZ', 'now'))
 ) STRICT;
 
 CREATE TABLE IF NOT EXISTS payouts (
@@ -23,5 +24,5 @@ CREATE TABLE IF NOT EXISTS payouts (
     principal  BLOB NOT NULL,
     amount     INTEGER NOT NULL,
     currency   TEXT NOT NULL,
-    created_at TEXT NOT NULL
+    created_at TEXT NOT NULL DEFAULT (strftime('%Y-%m-%dT%H:%M:%fZ', 'now'))
 ) STRICT;

@@ -1,0 +1,2 @@
+-- Waits for other writers here, and not midway.
+BEGIN IMMEDIATE
