@@ -32,8 +32,7 @@ pub(crate) use database::{Database, with_pool};
 
 pub(crate) type BoxError = Box<dyn Error + Send + Sync>;
 
-/// What the environment says.
-#[derive(Debug)]
+/// What the environment says. It cannot be printed: a URL may hold a password.
 pub(crate) struct Settings {
     bind: String,
     store_url: String,
@@ -131,7 +130,7 @@ impl Backend {
         Ok(Self {
             store,
             archive,
-            database: database.map_err(|error| wrong("STORE_URL", error))?,
+            database: database.map_err(|error| wrong_url("STORE_URL", url, error))?,
         })
     }
 
@@ -155,14 +154,14 @@ async fn open_store(url: &str) -> Result<(Arc<dyn Store>, Arc<dyn Archive>), Box
         #[cfg(feature = "sqlite")]
         Some(("sqlite", _)) => {
             let store = axum_idempotency::store::sqlite::SqliteStore::open(url).await;
-            let store = store.map_err(|error| wrong("STORE_URL", error))?;
+            let store = store.map_err(|error| wrong_url("STORE_URL", url, error))?;
             let archive = store.archive();
             Ok((Arc::new(store), Arc::new(archive)))
         }
         #[cfg(feature = "postgres")]
         Some(("postgres" | "postgresql", _)) => {
             let store = axum_idempotency::store::postgres::PostgresStore::open(url).await;
-            let store = store.map_err(|error| wrong("STORE_URL", error))?;
+            let store = store.map_err(|error| wrong_url("STORE_URL", url, error))?;
             let archive = store.archive();
             Ok((Arc::new(store), Arc::new(archive)))
         }
@@ -177,13 +176,13 @@ async fn open_archive(url: &str) -> Result<Arc<dyn Archive>, BoxError> {
         #[cfg(feature = "sqlite")]
         Some(("sqlite", _)) => {
             let archive = axum_idempotency::archive::SqliteArchive::open(url).await;
-            let archive = archive.map_err(|error| wrong("ARCHIVE_URL", error))?;
+            let archive = archive.map_err(|error| wrong_url("ARCHIVE_URL", url, error))?;
             Ok(Arc::new(archive))
         }
         #[cfg(feature = "postgres")]
         Some(("postgres" | "postgresql", _)) => {
             let archive = axum_idempotency::archive::PostgresArchive::open(url).await;
-            let archive = archive.map_err(|error| wrong("ARCHIVE_URL", error))?;
+            let archive = archive.map_err(|error| wrong_url("ARCHIVE_URL", url, error))?;
             Ok(Arc::new(archive))
         }
         _ => Err(unsupported("ARCHIVE_URL", url)),
@@ -266,9 +265,11 @@ impl<S: Sync> FromRequestParts<S> for Caller {
     }
 }
 
-/// Logs to standard error, as `RUST_LOG` says; by default what matters.
+/// Logs to standard error, as `RUST_LOG` says; by default what matters. What
+/// sqlx says of a URL's parameters could be a password.
 pub(crate) fn log() {
-    let filter = text("RUST_LOG").unwrap_or_else(|| "info,sqlx=warn".to_owned());
+    let filter = text("RUST_LOG")
+        .unwrap_or_else(|| "info,sqlx=warn,sqlx_postgres::options=error".to_owned());
     tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr)
@@ -295,7 +296,35 @@ fn unknown(name: &str, value: &str, known: &str) -> BoxError {
     format!("{name}={value}: not known; one of {known}").into()
 }
 
+/// Names the variable and its URL, without what may be a password in it.
+fn wrong_url(name: &str, url: &str, error: impl Display) -> BoxError {
+    format!("{name}={}: {error}", without_password(url)).into()
+}
+
+/// Of a database server's URL only what surely is the place. One that is
+/// malformed, such as by a password with an unescaped `?` or without a host,
+/// may have its password anywhere.
+fn without_password(url: &str) -> String {
+    match url.split_once(':') {
+        Some((scheme @ ("postgres" | "postgresql"), rest)) => match rest.rsplit_once('@') {
+            Some((user, place)) if !user.contains(['?', '#']) => {
+                let place = place.split(['?', '#']).next().unwrap_or_default();
+                format!("{scheme}://…@{place}")
+            }
+            _ => format!("{scheme}://…"),
+        },
+        _ => url.to_owned(),
+    }
+}
+
 fn unsupported(name: &str, url: &str) -> BoxError {
-    let scheme = url.split(':').next().unwrap_or_default();
-    format!("{name}: no store for {scheme}: in this build; see the features of the crate").into()
+    let scheme = url.split_once(':').map(|(scheme, _)| scheme);
+    let scheme = scheme.filter(|scheme| scheme.bytes().all(|byte| byte.is_ascii_alphanumeric()));
+    match scheme {
+        Some(scheme) => {
+            format!("{name}: no store for {scheme}: in this build; see the features of the crate")
+        }
+        None => format!("{name}: not a URL; write one such as sqlite:FILE"),
+    }
+    .into()
 }
