@@ -6,75 +6,72 @@ use std::{
 };
 
 use axum_idempotency::{
-    Completion, Fingerprint, IdempotencyKey, KeptResponse, OwnerToken, Principal, ResourceId,
-    Scope, ScopedKey,
+    Completion, Fingerprint, KeptResponse, OwnerToken, ResourceId,
     claim::{Abandoned, ArchiveLookup, ClaimOutcome, ClaimRequest, KeyAge},
     store::{Fenced, Store as _, postgres::PostgresStore},
 };
-use http::Method;
-use uuid::Uuid;
 
-use crate::plain::Plain;
+use crate::plain::{Plain, fresh_key};
 
 const ROUNDS: usize = 9;
 const ROUND: Duration = Duration::from_millis(700);
 const BODY: usize = 512;
 
 pub(crate) async fn requests(url: &str) {
-    println!("fresh keys, claimed and completed, {BODY} B body, against two autocommit statements");
-    for (concurrency, reach) in [
-        (1, "latency at most 1.15"),
-        (16, "1.5"),
-        (64, "4"),
-        (256, "7"),
-    ] {
-        let plain = Arc::new(Plain::open(url, concurrency).await);
-        let store = PostgresStore::builder()
-            .url(url)
-            .schema("bench")
-            .open()
-            .await;
-        let store = store.expect("a store");
+    println!(
+        "fresh keys, claimed and completed, {BODY} B of body, against two autocommit statements:\n\
+         from a pool of sqlx, and from connections that cost nothing to take"
+    );
+    for (concurrency, reach) in [(1, "1.15"), (16, "1.5"), (64, "4"), (256, "7")] {
+        let pool = Arc::new(Plain::with_pool(url, concurrency).await);
+        let queue = Arc::new(Plain::with_queue(url, concurrency).await);
+        let store = PostgresStore::builder().url(url).schema(crate::SCHEMA);
+        let store = store.open().await.expect("a store");
         let body = vec![b'x'; BODY];
-        let by_hand = async || {
+        let by_hand = async |plain: &Arc<Plain>| {
             drive(concurrency, || {
-                let (plain, body) = (Arc::clone(&plain), body.clone());
+                let (plain, body) = (Arc::clone(plain), body.clone());
                 async move { plain.request(&body).await }
             })
             .await
         };
-        let grouped = async || {
-            drive(concurrency, || {
-                let (store, body) = (store.clone(), body.clone());
-                async move { request(&store, body).await }
-            })
-            .await
-        };
-        let (mut ratios, mut slow, mut tails) = (vec![], vec![], vec![]);
+        let (mut by_pool, mut by_queue) = (Ratios::default(), Ratios::default());
         for round in 0..=ROUNDS {
-            let (alone, ours) = (by_hand().await, grouped().await);
+            let pooled = by_hand(&pool).await;
+            let ours = drive(concurrency, || request(store.clone(), body.clone())).await;
+            let queued = by_hand(&queue).await;
             // The first warms up.
             if round > 0 {
-                ratios.push(ours.per_second / alone.per_second);
-                tails.push(ours.p99 / alone.p99);
-                slow.push(alone.per_second);
+                by_pool.add(&ours, &pooled);
+                by_queue.add(&ours, &queued);
             }
         }
-        let throughput = median(ratios);
-        if concurrency == 1 {
-            print!(
-                "  {concurrency:>3} at once  latency {:.2}",
-                1.0 / throughput
-            );
-        } else {
-            print!("  {concurrency:>3} at once  throughput {throughput:.2}");
-        }
-        println!(
-            " (to reach: {reach}), p99 {:.2}; by hand {:.0} requests a second",
-            median(tails),
-            median(slow),
-        );
+        let [by_pool, by_queue] = [by_pool, by_queue].map(|ratios| ratios.told(concurrency));
+        println!("  {concurrency:>3} at once  {by_pool}, {by_queue} (to reach: {reach})");
         store.close().await;
+    }
+}
+
+/// How the store compares, round by round.
+#[derive(Default)]
+struct Ratios {
+    throughput: Vec<f64>,
+    p99: Vec<f64>,
+}
+
+impl Ratios {
+    fn add(&mut self, ours: &Driven, theirs: &Driven) {
+        self.throughput.push(ours.per_second / theirs.per_second);
+        self.p99.push(ours.p99 / theirs.p99);
+    }
+
+    fn told(self, concurrency: usize) -> String {
+        let (throughput, p99) = (median(self.throughput), median(self.p99));
+        if concurrency == 1 {
+            format!("latency {:.2}", 1.0 / throughput)
+        } else {
+            format!("throughput {throughput:.2} with p99 {p99:.2}")
+        }
     }
 }
 
@@ -113,16 +110,8 @@ where
     }
 }
 
-async fn request(store: &PostgresStore, body: Vec<u8>) {
-    let key = IdempotencyKey::new(&Uuid::new_v4().to_string()).expect("a key");
-    let principal = Principal::new("bench");
-    let key = ScopedKey::derive(
-        None,
-        Scope::Principal,
-        &principal,
-        (&Method::POST, "/"),
-        &key,
-    );
+async fn request(store: PostgresStore, body: Vec<u8>) {
+    let key = fresh_key();
     let claim = ClaimRequest {
         key,
         token: OwnerToken::random(),

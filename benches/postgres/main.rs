@@ -9,14 +9,25 @@
     reason = "figures for people to read"
 )]
 
+use sqlx::{Connection as _, PgConnection};
+
 mod fresh;
 mod plain;
+
+/// Where the store's tables live.
+const SCHEMA: &str = "axum_idempotency_bench";
 
 fn main() {
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
     runtime.block_on(async {
         let url = std::env::var("DATABASE_URL");
         let url = url.expect("DATABASE_URL: a server, such as that of tests/postgres.sh");
+        let connection = PgConnection::connect(&url).await;
+        let mut connection = connection.expect("a connection");
+        sqlx::raw_sql(include_str!("plain_schema.sql"))
+            .execute(&mut connection)
+            .await
+            .expect("the plain table");
         fresh::requests(&url).await;
     });
 }

@@ -1,40 +1,54 @@
-//! What a service writes by hand: two autocommit statements a request, on as
-//! many connections as serve it best.
+//! What a service writes by hand: two autocommit statements a request.
 
-use sqlx::{ConnectOptions as _, Connection as _, PgConnection, postgres::PgConnectOptions};
+use axum_idempotency::{IdempotencyKey, Principal, Scope, ScopedKey};
+use http::Method;
+use sqlx::{
+    ConnectOptions as _, PgConnection, PgPool, Postgres,
+    postgres::{PgArguments, PgConnectOptions, PgPoolOptions},
+    query::Query,
+};
 use tokio::sync::{Mutex, mpsc};
 use uuid::Uuid;
 
 /// More connections make the server slower, not faster, on two cores.
 const CONNECTIONS: usize = 32;
 
-pub(crate) struct Plain {
-    put: mpsc::Sender<PgConnection>,
-    take: Mutex<mpsc::Receiver<PgConnection>>,
+/// Where the statements get their connection.
+pub(crate) enum Plain {
+    /// From a pool of sqlx, as it comes.
+    Pool(PgPool),
+    /// From a queue of connections, which costs next to nothing.
+    Queue {
+        put: mpsc::Sender<PgConnection>,
+        take: Mutex<mpsc::Receiver<PgConnection>>,
+    },
 }
 
 impl Plain {
-    pub(crate) async fn open(url: &str, concurrency: usize) -> Self {
+    pub(crate) async fn with_pool(url: &str, concurrency: usize) -> Self {
+        let connections = u32::try_from(concurrency.min(CONNECTIONS)).expect("a few");
+        let pool = PgPoolOptions::new()
+            .min_connections(connections)
+            .max_connections(connections)
+            .connect(url);
+        Self::Pool(pool.await.expect("a pool"))
+    }
+
+    pub(crate) async fn with_queue(url: &str, concurrency: usize) -> Self {
         let options: PgConnectOptions = url.parse().expect("a URL");
         let connections = concurrency.min(CONNECTIONS);
         let (put, take) = mpsc::channel(connections);
-        let mut first = options.connect().await.expect("a connection");
-        sqlx::raw_sql(include_str!("plain_schema.sql"))
-            .execute(&mut first)
-            .await
-            .expect("the plain table");
-        first.close().await.expect("closed");
         for _ in 0..connections {
             let connection = options.connect().await.expect("a connection");
             put.send(connection).await.expect("room");
         }
         let take = Mutex::new(take);
-        Self { put, take }
+        Self::Queue { put, take }
     }
 
     /// Claims and completes a fresh key.
     pub(crate) async fn request(&self, body: &[u8]) {
-        let (key, token) = (key(), Uuid::new_v4());
+        let (key, token) = (fresh_key().to_string(), Uuid::new_v4());
         let claim = sqlx::query(include_str!("plain_claim.sql"))
             .bind(&key)
             .bind(&[7_u8; 32][..])
@@ -47,20 +61,30 @@ impl Plain {
         self.run(complete).await;
     }
 
-    async fn run(
-        &self,
-        statement: sqlx::query::Query<'_, sqlx::Postgres, sqlx::postgres::PgArguments>,
-    ) {
-        let taken = self.take.lock().await.recv().await;
-        let mut connection = taken.expect("a connection");
-        let done = statement.execute(&mut connection).await.expect("an answer");
-        assert_eq!(done.rows_affected(), 1);
-        self.put.send(connection).await.expect("room");
+    async fn run(&self, statement: Query<'_, Postgres, PgArguments>) {
+        let done = match self {
+            Self::Pool(pool) => statement.execute(pool).await,
+            Self::Queue { put, take } => {
+                let taken = take.lock().await.recv().await;
+                let mut connection = taken.expect("a connection");
+                let done = statement.execute(&mut connection).await;
+                put.send(connection).await.expect("room");
+                done
+            }
+        };
+        assert_eq!(done.expect("an answer").rows_affected(), 1);
     }
 }
 
-/// As long as a scoped key.
-fn key() -> String {
-    let random = Uuid::new_v4().simple().to_string();
-    format!("idem:v1:{}", &random[..22])
+/// A key that nobody has used.
+pub(crate) fn fresh_key() -> ScopedKey {
+    let key = IdempotencyKey::new(&Uuid::new_v4().to_string()).expect("a key");
+    let principal = Principal::new("bench");
+    ScopedKey::derive(
+        None,
+        Scope::Principal,
+        &principal,
+        (&Method::POST, "/"),
+        &key,
+    )
 }

@@ -16,12 +16,14 @@ use super::{
     lane::{Call, Grouped, Reply},
     row,
     time::Time,
+    upkeep::Now,
 };
 use crate::{
     claim::{
         ArchiveLookup, Claim, ClaimOutcome, ClaimRequest, Decision, Lease, OPAQUE_AHEAD,
         REFUSED_AHEAD, decide,
     },
+    clock::after,
     record::{Record, RecordState},
     scope::ScopedKey,
     store::StoreError,
@@ -52,7 +54,7 @@ impl Grouped for ClaimRequest {
             let request = &call.operation;
             let judged = match found.get(&request.key) {
                 Some(row) => judge(request, row),
-                None => Err(StoreError::corrupt("scoped_key")),
+                None => Ok(Judged::Raced),
             };
             replies.push(match judged {
                 Ok(Judged::Claim(claim)) => Reply::Answer(Ok(claim)),
@@ -69,6 +71,17 @@ impl Grouped for ClaimRequest {
         }
         Ok(replies)
     }
+
+    /// Somebody is writing the row of this key: it is in flight.
+    async fn locked(&self, db: &Database) -> Reply<Claim> {
+        let claim = db.run(&Now).await.map(|now| Claim {
+            now,
+            outcome: ClaimOutcome::InFlight {
+                lease_until: after(now, self.lease),
+            },
+        });
+        Reply::Answer(claim)
+    }
 }
 
 /// The statement that answers most claims. A row for each.
@@ -78,8 +91,6 @@ async fn look(
     conn: &mut PgConnection,
 ) -> Result<Vec<PgRow>, sqlx::Error> {
     let requests = || batch.iter().map(|call| &call.operation);
-    let shortest = requests().map(|request| request.lease).min();
-    let wait = LONGEST_WAIT.min(shortest.unwrap_or_default() / 5);
     let keys: Vec<String> = requests().map(|request| request.key.to_string()).collect();
     let fingerprints: Vec<&[u8]> = requests().map(|one| one.fingerprint.as_bytes()).collect();
     let tokens: Vec<Uuid> = requests().map(|one| one.token.as_uuid()).collect();
@@ -106,7 +117,6 @@ async fn look(
         .bind(all)
         .bind(required)
         .bind(db.test_time())
-        .bind(format!("{}us", wait.as_micros().max(1_000)))
         .bind(interval(REFUSED_AHEAD))
         .bind(interval(OPAQUE_AHEAD))
         .fetch_all(conn)
@@ -131,20 +141,17 @@ struct Replacement {
 fn judge(request: &ClaimRequest, row: &PgRow) -> Result<Judged, StoreError> {
     let now = row::time(row, "now")?;
     let claim = |outcome| Ok(Judged::Claim(Claim { now, outcome }));
-    if let Some(expires_at) = row::optional_time(row, "written_expires_at")? {
+    if row::column(row, "is_written")? {
         return claim(ClaimOutcome::Claimed(Lease {
             attempt: 1,
             created_at: now,
-            expires_at,
-            lease_until: row::time(row, "written_lease_until")?,
-            ask_archive: row::column(row, "written_speculative")?,
+            expires_at: row::time(row, "expires_at")?,
+            lease_until: row::time(row, "lease_until")?,
+            ask_archive: row::column(row, "speculative")?,
         }));
     }
-    if row::optional_time(row, "expires_at")?.is_none() {
-        return match request.age.judge(now, request.ttl) {
-            Ok(_) => Ok(Judged::Raced),
-            Err(refusal) => claim(ClaimOutcome::Refused(refusal)),
-        };
+    if let Err(refusal) = request.age.judge(now, request.ttl) {
+        return claim(ClaimOutcome::Refused(refusal));
     }
     let met = row::record(request.key, row)?;
     match decide(request, Some(&met), now) {
@@ -257,7 +264,3 @@ pub(super) fn interval(span: Duration) -> PgInterval {
 
 /// A thousand years, in microseconds: longer ones would leave the calendar.
 const LONGEST_SPAN: i64 = 1_000 * 366 * 86_400 * 1_000_000;
-
-/// The longest that a claim waits for another one of its key that is just being
-/// committed. Below a quarter of every lease in the batch.
-const LONGEST_WAIT: Duration = Duration::from_millis(100);

@@ -54,6 +54,11 @@ impl Failure {
         matches!(self.code().as_deref(), Some("40001" | "40P01"))
     }
 
+    /// Another transaction held a lock for longer than was to be waited.
+    pub(super) fn is_locked(&self) -> bool {
+        self.code().as_deref() == Some("55P03")
+    }
+
     /// The connection ended, and the server can be asked again on another.
     pub(super) fn is_lost(&self) -> bool {
         self.is_broken() && !matches!(self, Self::TooSlow)

@@ -59,6 +59,11 @@ pub(super) trait Grouped: Send + Sync + Sized + 'static {
         db: &Database,
         conn: &mut PgConnection,
     ) -> impl Future<Output = Result<Vec<Reply<Self::Answer>>, Failure>> + Send;
+
+    /// The reply when a lock could not be waited for.
+    fn locked(&self, _db: &Database) -> impl Future<Output = Reply<Self::Answer>> + Send {
+        async { Reply::AskAgain }
+    }
 }
 
 pub(super) enum Reply<A> {
@@ -287,8 +292,22 @@ async fn ask_together<O>(
         Err(failure) if calls.len() > 1 && failure.may_be_of_one_row() => {
             ask_one_by_one(calls, &failure, db, back);
         }
+        Err(failure) if failure.is_locked() => pass_over(calls, db, back).await,
         Err(failure) => fail(calls, &failure),
     }
+}
+
+/// What a lone call leads to that waited for a lock in vain.
+async fn pass_over<O>(calls: Vec<Call<O>>, db: &Arc<Database>, back: &mpsc::WeakSender<Job>)
+where
+    O: Grouped,
+    Call<O>: Into<Job>,
+{
+    let mut replies = Vec::with_capacity(calls.len());
+    for call in &calls {
+        replies.push(O::locked(&call.operation, db).await);
+    }
+    settle(calls, replies, db, back);
 }
 
 /// Beside the lane: whoever waits for the bad row waits alone.
@@ -313,6 +332,7 @@ fn ask_one_by_one<O>(
             let alone = Together(vec![call]);
             match own.run_on(&mut kept, &alone).await {
                 Ok(replies) => settle(alone.0, replies, &own, &back),
+                Err(failure) if failure.is_locked() => pass_over(alone.0, &own, &back).await,
                 Err(failure) => fail(alone.0, &failure),
             }
         }

@@ -88,14 +88,7 @@ fn token(row: &PgRow) -> Result<OwnerToken, StoreError> {
 }
 
 pub(super) fn time(row: &PgRow, name: &'static str) -> Result<Timestamp, StoreError> {
-    optional_time(row, name)?.ok_or_else(|| StoreError::corrupt(name))
-}
-
-pub(super) fn optional_time(
-    row: &PgRow,
-    name: &'static str,
-) -> Result<Option<Timestamp>, StoreError> {
-    Ok(optional::<Time>(row, name)?.map(|time| time.0))
+    column::<Time>(row, name).map(|time| time.0)
 }
 
 pub(super) fn column<'r, T>(row: &'r PgRow, name: &'static str) -> Result<T, StoreError>
