@@ -2,6 +2,8 @@
 
 use std::{any::Any, fmt, sync::Arc, time::Duration};
 
+#[cfg(feature = "postgres")]
+use axum_idempotency::store::postgres::PostgresStore;
 use axum_idempotency::{
     Clock, IdempotencyKey, ManualClock, Principal, Record, Scope, ScopedKey, Sweeper, Tombstone,
     archive::{Archive, MemoryArchive},
@@ -43,6 +45,21 @@ impl Backend {
             store: Arc::new(store),
             clock,
             _held: Arc::new(files),
+        }
+    }
+
+    #[cfg(feature = "postgres")]
+    pub(crate) async fn postgres() -> Self {
+        let clock = ManualClock::default();
+        let schema = super::postgres::Schema::new();
+        let builder = PostgresStore::builder().url(schema.url());
+        let store = builder.clock(clock.clone()).open().await;
+        let store = store.expect("a fresh schema opens");
+        Self {
+            archive: Arc::new(store.archive()),
+            store: Arc::new(store),
+            clock,
+            _held: Arc::new(schema),
         }
     }
 

@@ -71,6 +71,17 @@ macro_rules! on_every_backend {
                 }
             )+
         }
+
+        #[cfg(feature = "postgres")]
+        mod postgres {
+            $(
+                #[tokio::test]
+                async fn $test() {
+                    let backend = $crate::support::Backend::postgres().await;
+                    $crate::support::in_time(super::$test(backend)).await;
+                }
+            )+
+        }
     };
 }
 
