@@ -70,6 +70,11 @@ impl TtlsInForce {
         }
     }
 
+    /// The largest TTL of this process's policies.
+    pub(crate) fn largest(&self) -> Option<Duration> {
+        self.own().map(|(_, largest)| largest)
+    }
+
     pub(crate) fn known(&self) -> Known {
         let known_at = self.known_at.load(Ordering::Acquire);
         if known_at == NEVER {

@@ -1,6 +1,10 @@
 //! Moves expired records into the archive, in the background.
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{
+    fmt,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
 
 use tokio::{
     task::JoinHandle,
@@ -10,6 +14,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     archive::Archive,
+    clock::after,
     store::{Store, StoreError},
 };
 
@@ -36,6 +41,8 @@ pub struct Sweeper {
     every: Duration,
     pause: Duration,
     batch: u32,
+    longest_ttl: Duration,
+    preparation: Preparation,
 }
 
 impl Sweeper {
@@ -52,6 +59,8 @@ impl Sweeper {
             every: DEFAULT_EVERY,
             pause: DEFAULT_PAUSE,
             batch: DEFAULT_BATCH,
+            longest_ttl: DEFAULT_LONGEST_TTL,
+            preparation: Preparation::default(),
         }
     }
 
@@ -63,6 +72,7 @@ impl Sweeper {
     /// The same for an archive that is chosen at run time.
     pub fn archive_dyn(mut self, archive: Arc<dyn Archive>) -> Self {
         self.archive = Some(archive);
+        self.preparation = Preparation::default();
         self
     }
 
@@ -85,14 +95,24 @@ impl Sweeper {
         self
     }
 
-    /// Sweeps until nothing is left, then prunes what is past the archive's
-    /// retention.
+    /// The longest TTL in use over the store. An archive is prepared for what
+    /// expires that much later, and for two months more. Default: 31 days;
+    /// [`IdempotencyLayer::sweeper`](crate::IdempotencyLayer::sweeper) sets what
+    /// the layers over its store use.
+    pub fn longest_ttl(mut self, ttl: Duration) -> Self {
+        self.longest_ttl = ttl;
+        self
+    }
+
+    /// Prepares the archive when that was not done for a day, sweeps until
+    /// nothing is left, then prunes what is past the archive's retention.
     ///
     /// # Errors
     ///
     /// The first that the store or the archive reports; what was moved stays
     /// moved.
     pub async fn sweep_once(&self) -> Result<Swept, StoreError> {
+        self.prepare_when_due().await;
         let archived = self
             .until_none_left(|| self.store.sweep(self.archive.as_deref(), self.batch))
             .await?;
@@ -105,6 +125,31 @@ impl Sweeper {
             _ => 0,
         };
         Ok(Swept { archived, pruned })
+    }
+
+    /// What goes wrong keeps nothing from being swept: what there is no room for
+    /// comes up again when it is moved.
+    async fn prepare_when_due(&self) {
+        let Some(archive) = &self.archive else {
+            return;
+        };
+        if !self.preparation.is_due() {
+            return;
+        }
+        let failed = match timeout(LONGEST_PREPARATION, self.prepare(&**archive)).await {
+            Ok(Ok(())) => return self.preparation.succeeded(),
+            Ok(Err(error)) => error.causes().to_string(),
+            Err(_) => "it took too long".to_owned(),
+        };
+        tracing::error!(error = %failed, "the archive could not be prepared for what expires next: it is tried again");
+    }
+
+    async fn prepare(&self, archive: &dyn Archive) -> Result<(), StoreError> {
+        let now = self.store.now().await?;
+        let oldest = self.store.expired(1).await?;
+        let oldest = oldest.first().map(|record| record.tombstone.expired_at);
+        let until = after(now, self.longest_ttl.saturating_add(TWO_MONTHS));
+        archive.prepare(oldest.unwrap_or(now), until).await
     }
 
     async fn until_none_left<F>(&self, mut batch: impl FnMut() -> F) -> Result<u64, StoreError>
@@ -155,12 +200,32 @@ impl Sweeper {
     }
 }
 
+/// When the archive was last prepared. Clones of a sweeper share it.
+#[derive(Clone, Debug, Default)]
+struct Preparation(Arc<Mutex<Option<Instant>>>);
+
+impl Preparation {
+    fn is_due(&self) -> bool {
+        let done = *self.done();
+        done.is_none_or(|done| done.elapsed() >= PREPARE_EVERY)
+    }
+
+    fn succeeded(&self) {
+        *self.done() = Some(Instant::now());
+    }
+
+    fn done(&self) -> MutexGuard<'_, Option<Instant>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
 /// What a sweep moved.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Swept {
     /// Records that left the live store.
     pub archived: u64,
-    /// Tombstones deleted because they were past the archive's retention.
+    /// Tombstones deleted because they were past the archive's retention; see
+    /// [`Archive::prune`].
     pub pruned: u64,
 }
 
@@ -191,5 +256,10 @@ impl fmt::Debug for RunningSweeper {
 const DEFAULT_EVERY: Duration = Duration::from_mins(1);
 const DEFAULT_PAUSE: Duration = Duration::from_millis(200);
 const DEFAULT_BATCH: u32 = 10_000;
+const DEFAULT_LONGEST_TTL: Duration = Duration::from_hours(24 * 31);
+const PREPARE_EVERY: Duration = Duration::from_hours(24);
+/// However long the months are.
+const TWO_MONTHS: Duration = Duration::from_hours(24 * 62);
+const LONGEST_PREPARATION: Duration = Duration::from_mins(1);
 const LONGEST_REST_AFTER_ERROR: Duration = Duration::from_secs(10);
 const LONGEST_BATCH: Duration = Duration::from_mins(1);

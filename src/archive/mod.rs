@@ -9,7 +9,10 @@
 //!    an archived status 0 (no outcome) takes a newer outcome.
 //! 3. **Lookup** reads the primary, in a snapshot begun after the call. Of
 //!    several rows of a key it prefers one with an outcome, then the latest.
-//! 4. Rows are kept for the archive's retention, by default for ever.
+//! 4. **Retention.** Rows are kept for the archive's retention, by default for
+//!    ever. One that is divided into months may drop a month at once, when all
+//!    its rows are past the retention, so that a row stays for up to 31 days
+//!    longer.
 //! 5. Every method is cancel-safe, and clones share state.
 
 use std::{fmt, time::Duration};
@@ -64,7 +67,16 @@ pub trait Archive: fmt::Debug + Send + Sync + 'static {
     ) -> Result<bool, StoreError>;
 
     /// Deletes up to `limit` rows that are past the retention at `now`, oldest
-    /// first. How many those were: zero when nothing is left, and always
-    /// without a retention.
+    /// first; or whole months of them, until `limit` rows or more are gone. How
+    /// many those were, which for a large month may be an estimate: zero when
+    /// nothing is left, and always without a retention.
     async fn prune(&self, now: Timestamp, limit: u32) -> Result<u64, StoreError>;
+
+    /// Makes room for rows that expired, or will expire, from `from` through
+    /// `until`. A [`Sweeper`](crate::Sweeper) calls it at its start and once a
+    /// day. Default: nothing, for an archive that has room for any.
+    async fn prepare(&self, from: Timestamp, until: Timestamp) -> Result<(), StoreError> {
+        let _room_for_any = (from, until);
+        Ok(())
+    }
 }

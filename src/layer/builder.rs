@@ -125,9 +125,15 @@ impl IdempotencyLayer {
         self.setup.handle.unprotected.load(Ordering::Relaxed)
     }
 
-    /// A sweeper over this layer's store, into its archive.
+    /// A sweeper over this layer's store, into its archive. It prepares the
+    /// archive for the longest TTL of all policies that share the store by now.
     pub fn sweeper(&self) -> Sweeper {
-        let sweeper = Sweeper::new_dyn(Arc::clone(&self.setup.handle.store));
+        let handle = &self.setup.handle;
+        let sweeper = Sweeper::new_dyn(Arc::clone(&handle.store));
+        let sweeper = match handle.ttls.largest() {
+            Some(ttl) => sweeper.longest_ttl(ttl),
+            None => sweeper,
+        };
         match &self.setup.archive {
             Some(archive) => sweeper.archive_dyn(Arc::clone(archive)),
             None => sweeper,

@@ -213,4 +213,8 @@ impl Archive for FaultyArchive {
     async fn prune(&self, now: Timestamp, limit: u32) -> Result<u64, StoreError> {
         self.inner.prune(now, limit).await
     }
+
+    async fn prepare(&self, from: Timestamp, until: Timestamp) -> Result<(), StoreError> {
+        self.inner.prepare(from, until).await
+    }
 }
