@@ -96,6 +96,12 @@ pub(crate) fn after(time: Timestamp, span: Duration) -> Timestamp {
     to_micros(time.checked_add(span).unwrap_or(Timestamp::MAX))
 }
 
+/// `time - span`, stopping at the beginning of the calendar.
+#[cfg(feature = "postgres")]
+pub(crate) fn before(time: Timestamp, span: Duration) -> Timestamp {
+    to_micros(time.checked_sub(span).unwrap_or(Timestamp::MIN))
+}
+
 /// How long it is from `earlier` to `later`; zero when the order is reversed.
 pub(crate) fn between(earlier: Timestamp, later: Timestamp) -> Duration {
     Duration::try_from(later.duration_since(earlier)).unwrap_or(Duration::ZERO)

@@ -142,6 +142,7 @@
 //! | --- | --- |
 //! | none (default) | the layer, the memory store and archive, the sweeper |
 //! | `sqlite` | [`store::sqlite::SqliteStore`] and [`archive::SqliteArchive`] |
+//! | `postgres` | [`store::postgres::PostgresStore`] and [`archive::PostgresArchive`] |
 //! | `conformance` | [`conformance`]: the suite that a store of your own can be tested with |
 //! | `full` | all of them |
 //!
@@ -178,6 +179,8 @@ mod in_force;
 mod key;
 mod layer;
 mod leases;
+#[cfg(feature = "postgres")]
+mod partition;
 mod pending;
 mod policy;
 mod record;

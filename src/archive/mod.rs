@@ -27,12 +27,18 @@ use crate::{
 };
 
 mod memory;
+#[cfg(feature = "postgres")]
+mod postgres;
 #[cfg(feature = "sqlite")]
 mod sqlite;
 
 pub use self::memory::MemoryArchive;
+#[cfg(feature = "postgres")]
+pub use self::postgres::PostgresArchive;
 #[cfg(feature = "sqlite")]
 pub use self::sqlite::SqliteArchive;
+#[cfg(feature = "postgres")]
+pub use crate::partition::Partition;
 
 /// Holds tombstones. See the [module](self) for the contract.
 #[async_trait]

@@ -52,11 +52,9 @@ use std::{sync::Arc, time::Duration};
 use async_trait::async_trait;
 use futures_util::future::try_join_all;
 use jiff::Timestamp;
-use sqlx::PgPool;
 
 use self::{
     lane::Lanes,
-    options::Source,
     outcomes::{Complete, Release},
     upkeep::{Amend, Expired, Get, Now, Remove, Sweep},
 };
@@ -64,30 +62,34 @@ use super::{
     Fenced, Renewal, Renewed, Store, StoreError, StoreIdentity, TtlNotice, move_in_two_phases,
 };
 use crate::{
-    archive::Archive,
+    archive::{Archive, PostgresArchive},
     claim::{Claim, ClaimRequest},
-    clock::Clock,
     record::{Completion, ExpiredRecord, OwnerToken, Record},
     scope::ScopedKey,
 };
 
+mod builder;
 mod claims;
 mod database;
 mod error;
 mod lane;
 mod options;
 mod outcomes;
+mod partitions;
 mod row;
 mod schema;
 mod sql;
 mod time;
 mod upkeep;
 
-pub use self::schema::migrator;
+pub use self::{
+    builder::{PostgresArchiveBuilder, PostgresBuilder, PostgresStoreBuilder},
+    schema::migrator,
+};
 pub(crate) use self::{
     database::{Database, Operation},
     error::Failure,
-    options::Settings,
+    partitions::{IntoArchive, list, prepare, prepare_ahead, retire, run_with_room},
     row::{status_code, tombstone},
     time::Time,
 };
@@ -120,9 +122,7 @@ impl PostgresStore {
 
     /// A store with other settings than those of [`PostgresStore::open`].
     pub fn builder() -> PostgresStoreBuilder {
-        PostgresStoreBuilder {
-            settings: Settings::default(),
-        }
+        PostgresBuilder::new()
     }
 
     /// Runs the migrations that are missing. Opening has done so already,
@@ -134,89 +134,21 @@ impl PostgresStore {
     pub async fn migrate(&self) -> Result<(), StoreError> {
         self.db.migrate().await
     }
+
+    /// The archive in this database, which keeps its rows for ever: a sweep
+    /// into it is a single transaction.
+    pub fn archive(&self) -> PostgresArchive {
+        PostgresArchive::within_store(Arc::clone(&self.db))
+    }
+
+    /// The archive in this database, which drops a month when all its rows
+    /// expired so long ago.
+    pub fn archive_with_retention(&self, retention: Duration) -> PostgresArchive {
+        self.archive().with_retention(retention)
+    }
 }
 
-/// Builds a [`PostgresStore`].
-#[derive(Clone, Debug)]
-#[must_use]
-pub struct PostgresStoreBuilder {
-    settings: Settings,
-}
-
-impl PostgresStoreBuilder {
-    /// The most connections of a pool of the store's own, by default.
-    pub const DEFAULT_MAX_CONNECTIONS: u32 = Settings::MAX_CONNECTIONS;
-    /// How long a connection is waited for, by default.
-    pub const DEFAULT_ACQUIRE_TIMEOUT: Duration = Settings::ACQUIRE_TIMEOUT;
-    /// How long a statement may take, by default.
-    pub const DEFAULT_STATEMENT_TIMEOUT: Duration = Settings::STATEMENT_TIMEOUT;
-
-    /// The database, `postgres://USER:PASSWORD@HOST:PORT/DATABASE`: the store
-    /// opens a pool of its own. There is no default; the last of `url` and
-    /// [`pool`](Self::pool) counts.
-    pub fn url(mut self, url: impl Into<String>) -> Self {
-        self.settings.source = Source::Url(url.into());
-        self
-    }
-
-    /// A pool of yours, which stays open when the store closes. Each statement
-    /// is run in a transaction that brings its own settings: two round trips more
-    /// than on connections of the store's own. The store keeps up to three
-    /// connections while it is busy, and waits for them as long as the pool says.
-    pub fn pool(mut self, pool: PgPool) -> Self {
-        self.settings.source = Source::Pool(pool);
-        self
-    }
-
-    /// The schema that holds the tables. It is created by the migrations when
-    /// it is missing. Default: that of the connection's search path.
-    pub fn schema(mut self, name: impl Into<String>) -> Self {
-        self.settings.schema = Some(name.into());
-        self
-    }
-
-    /// Replaces the server's clock, for tests.
-    pub fn clock(mut self, clock: impl Clock) -> Self {
-        self.settings.clock = Some(Arc::new(clock));
-        self
-    }
-
-    /// The most connections of the store's own pool. Default: 8; at least 4 are
-    /// worth having.
-    pub fn max_connections(mut self, connections: u32) -> Self {
-        self.settings.max_connections = connections.max(1);
-        self
-    }
-
-    /// How long a connection of the store's own pool is waited for. Past it the
-    /// call is [`StoreErrorKind::Unavailable`]. Default: 2 s.
-    pub fn acquire_timeout(mut self, timeout: Duration) -> Self {
-        self.settings.acquire_timeout = timeout;
-        self
-    }
-
-    /// How long a statement may take, on the server and until its answer is
-    /// here. Past it the call is [`StoreErrorKind::Unavailable`]. Default: 2.5 s.
-    pub fn statement_timeout(mut self, timeout: Duration) -> Self {
-        self.settings.statement_timeout = timeout;
-        self
-    }
-
-    /// Whether statements are prepared under a name and kept by their
-    /// connection. Default: true. Turn it off behind a proxy that pools
-    /// transactions.
-    pub fn named_statements(mut self, named: bool) -> Self {
-        self.settings.named_statements = named;
-        self
-    }
-
-    /// Whether opening runs the migrations that are missing. Default: true.
-    /// Otherwise opening fails when one is.
-    pub fn migrate(mut self, migrate: bool) -> Self {
-        self.settings.migrate = migrate;
-        self
-    }
-
+impl PostgresBuilder<PostgresStore> {
     /// Opens the store.
     ///
     /// # Errors
@@ -283,7 +215,7 @@ impl Store for PostgresStore {
             rows: limit,
             into_archive,
         };
-        self.db.run(&sweep).await
+        run_with_room(&self.db, &sweep).await
     }
 
     async fn expired(&self, limit: u32) -> Result<Vec<ExpiredRecord>, StoreError> {

@@ -171,7 +171,7 @@ async fn missing(
     Ok(ups().filter(|known| !is_seen(known)).cloned().collect())
 }
 
-fn qualified(schema: Option<&Schema>, table: &str) -> String {
+pub(super) fn qualified(schema: Option<&Schema>, table: &str) -> String {
     schema.map_or_else(
         || table.to_owned(),
         |schema| format!("{}.{table}", schema.quoted()),

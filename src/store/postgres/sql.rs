@@ -22,10 +22,15 @@ macro_rules! statements {
 
 statements! {
     amend,
+    archive_amend,
+    archive_insert,
+    archive_lookup,
+    archive_lookup_all,
     claim,
     complete,
     discard,
     expired,
+    expired_months,
     fate,
     get,
     now,

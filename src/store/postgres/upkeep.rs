@@ -1,7 +1,7 @@
 //! What is asked of the store beside the attempts: reading, amending, sweeping,
 //! and the TTLs in force.
 
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
 use jiff::Timestamp;
 use sqlx::{PgConnection, Row as _};
@@ -10,10 +10,12 @@ use uuid::Uuid;
 use super::{
     database::{Database, Operation},
     error::Failure,
+    partitions::IntoArchive,
     row,
     time::Time,
 };
 use crate::{
+    partition::Month,
     record::{Completion, ExpiredRecord, Record},
     scope::ScopedKey,
     store::{StoreError, TtlNotice, codec::encode_headers},
@@ -90,6 +92,35 @@ impl Operation for Sweep {
             .await?
             .try_get(0)?;
         Ok(swept.unsigned_abs())
+    }
+}
+
+impl IntoArchive for Sweep {
+    async fn months(&self, db: &Database) -> Result<BTreeSet<Month>, StoreError> {
+        db.run(&ExpiredMonths).await
+    }
+}
+
+/// The months in which the rows expired that a sweep may move.
+struct ExpiredMonths;
+
+impl Operation for ExpiredMonths {
+    const WHAT: &'static str = "listing the months of expired records";
+    const REPEATABLE: bool = true;
+
+    type Answer = BTreeSet<Month>;
+
+    async fn run(
+        &self,
+        db: &Database,
+        conn: &mut PgConnection,
+    ) -> Result<BTreeSet<Month>, Failure> {
+        let query = db.query(&db.sql.expired_months).bind(db.test_time());
+        let rows = query.fetch_all(conn).await?;
+        let months = rows
+            .iter()
+            .map(|row| Ok(Month::of(row::time(row, "expires_at")?)));
+        Ok(months.collect::<Result<_, StoreError>>()?)
     }
 }
 

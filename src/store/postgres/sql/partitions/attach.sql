@@ -1,0 +1,1 @@
+ALTER TABLE {archive} ATTACH PARTITION {table} FOR VALUES FROM ('{begins}') TO ('{ends}')

@@ -1,0 +1,1 @@
+ALTER TABLE {archive} DETACH PARTITION {table}
