@@ -138,6 +138,12 @@ struct Replacement {
     lease: Lease,
 }
 
+impl Replacement {
+    fn is_own(&self) -> bool {
+        self.met.token == self.record.token
+    }
+}
+
 fn judge(request: &ClaimRequest, row: &PgRow) -> Result<Judged, StoreError> {
     let now = row::time(row, "now")?;
     let claim = |outcome| Ok(Judged::Claim(Claim { now, outcome }));
@@ -166,7 +172,8 @@ fn judge(request: &ClaimRequest, row: &PgRow) -> Result<Judged, StoreError> {
 }
 
 /// Writes over what was met. What has changed since or is locked is asked
-/// again, and is in flight when it still is the second time.
+/// again, and is in flight when it still is after a while; unless it is this
+/// attempt's own.
 async fn replace(
     batch: &[Call<ClaimRequest>],
     replacements: &[(usize, Box<Replacement>)],
@@ -185,7 +192,7 @@ async fn replace(
                 lease_until,
                 ..replacement.lease.clone()
             }),
-            None if batch[*place].asked == 0 => continue,
+            None if batch[*place].asked < MOST_TRIES || replacement.is_own() => continue,
             None => ClaimOutcome::InFlight {
                 lease_until: lease_of(&replacement.met).unwrap_or(replacement.now),
             },
@@ -264,3 +271,6 @@ pub(super) fn interval(span: Duration) -> PgInterval {
 
 /// A thousand years, in microseconds: longer ones would leave the calendar.
 const LONGEST_SPAN: i64 = 1_000 * 366 * 86_400 * 1_000_000;
+
+/// How often it is tried to write over a row that keeps changing or is locked.
+const MOST_TRIES: u32 = 3;

@@ -6,18 +6,16 @@
 //! and says so in the name of its migration: such a schema is accepted, so that
 //! old and new processes run side by side during a deploy.
 
-use std::ops::DerefMut as _;
-
 use sqlx::{
-    AssertSqlSafe, Connection as _, PgConnection, Row as _, SqlSafeStr as _,
-    migrate::{Migrate as _, MigrateError, Migration, MigrationType, Migrator},
-    query, query_scalar,
+    AssertSqlSafe, Connection as _, PgConnection, Postgres, Row as _, SqlSafeStr,
+    migrate::{MigrateError, Migration, MigrationType, Migrator},
+    postgres::{PgArguments, PgRow},
+    query,
+    query::Query,
+    raw_sql,
 };
 
-use super::{
-    error::{Failure, store_error},
-    sql::Schema,
-};
+use super::{error::store_error, sql::Schema};
 use crate::store::StoreError;
 
 /// The migrations of this crate, for whoever runs them by hand. They are
@@ -48,42 +46,62 @@ pub(super) async fn migrate(
     schema: Option<&Schema>,
 ) -> Result<(), StoreError> {
     // A role that may not create anything may still use what is complete.
-    if missing(conn, schema).await?.is_empty() {
+    if missing_in_own_transaction(conn, schema).await?.is_empty() {
         return Ok(());
     }
     let failed = |error: sqlx::Error| store_error("migrating", error.into());
-    let begin = conn.begin_with(include_str!("sql/migrate_begin.sql"));
+    let begin = conn.begin_with(include_str!("sql/schema/begin.sql"));
     let mut transaction = begin.await.map_err(failed)?;
-    let lock = query(include_str!("sql/migrate_lock.sql")).execute(&mut *transaction);
+    let lock = ask(include_str!("sql/schema/lock.sql")).execute(&mut *transaction);
     lock.await.map_err(failed)?;
     if let Some(schema) = schema {
-        let sql = format!("CREATE SCHEMA IF NOT EXISTS {}", schema.quoted());
-        if !exists(&mut transaction, schema).await.map_err(failed)? {
-            let made = query(AssertSqlSafe(sql)).execute(&mut *transaction);
-            made.await.map_err(failed)?;
-        }
-        let sql = format!("SET LOCAL search_path TO {}", schema.quoted());
-        let set = query(AssertSqlSafe(sql)).execute(&mut *transaction);
-        set.await.map_err(failed)?;
+        enter(&mut transaction, schema).await.map_err(failed)?;
     }
     // Another process may have been faster. An advisory lock does not bring the
     // catalogue's caches up to date, so that to_regclass may still deny what was
     // made meanwhile: this does.
-    let conn = transaction.deref_mut();
-    let bookkeeping = conn.ensure_migrations_table(BOOKKEEPING).await;
-    bookkeeping.map_err(setup_error)?;
-    for migration in missing(conn, schema).await? {
-        let applied = conn.apply(BOOKKEEPING, &migration).await;
-        applied.map_err(setup_error)?;
+    let bookkeeping = raw_sql(include_str!("sql/schema/bookkeeping.sql"));
+    let made = bookkeeping.execute(&mut *transaction).await;
+    made.map_err(|error| setup_error(MigrateError::Execute(error)))?;
+    for migration in missing(&mut transaction, schema).await? {
+        let applied = apply(&mut transaction, &migration).await;
+        let failed = |error| setup_error(MigrateError::ExecuteMigration(error, migration.version));
+        applied.map_err(failed)?;
     }
     transaction.commit().await.map_err(failed)
 }
 
-async fn exists(conn: &mut PgConnection, schema: &Schema) -> Result<bool, sqlx::Error> {
-    query_scalar(include_str!("sql/schema_exists.sql"))
+/// Makes the schema if there is none, and what follows in it.
+async fn enter(conn: &mut PgConnection, schema: &Schema) -> Result<(), sqlx::Error> {
+    let exists: bool = ask(include_str!("sql/schema/exists.sql"))
         .bind(schema.name())
-        .fetch_one(conn)
-        .await
+        .fetch_one(&mut *conn)
+        .await?
+        .try_get(0)?;
+    let name = schema.quoted();
+    if !exists {
+        let create = AssertSqlSafe(format!("CREATE SCHEMA IF NOT EXISTS {name}"));
+        raw_sql(create).execute(&mut *conn).await?;
+    }
+    let path = AssertSqlSafe(format!("SET LOCAL search_path TO {name}"));
+    raw_sql(path).execute(conn).await?;
+    Ok(())
+}
+
+async fn apply(conn: &mut PgConnection, migration: &Migration) -> Result<(), sqlx::Error> {
+    raw_sql(migration.sql.clone()).execute(&mut *conn).await?;
+    ask(include_str!("sql/schema/record.sql"))
+        .bind(migration.version)
+        .bind(&*migration.description)
+        .bind(&*migration.checksum)
+        .execute(conn)
+        .await?;
+    Ok(())
+}
+
+/// A statement without a name, which a proxy would hand to another connection.
+fn ask<'q>(sql: impl SqlSafeStr) -> Query<'q, Postgres, PgArguments> {
+    query(sql).persistent(false)
 }
 
 /// Finds out whether anything is missing, without a change.
@@ -91,7 +109,7 @@ pub(super) async fn verify(
     conn: &mut PgConnection,
     schema: Option<&Schema>,
 ) -> Result<(), StoreError> {
-    match missing(conn, schema).await?.first() {
+    match missing_in_own_transaction(conn, schema).await?.first() {
         None => Ok(()),
         Some(migration) => Err(StoreError::setup(
             "a migration is missing: open the store with migrations on (the default), or run \
@@ -108,13 +126,17 @@ pub(super) async fn probe(
     schema: Option<&Schema>,
 ) -> Result<(), StoreError> {
     let tables = TABLES.map(|table| qualified(schema, table));
-    let probed = query(include_str!("sql/probe.sql"))
-        .bind(&tables[..])
-        .fetch_one(conn)
-        .await;
-    let probed = probed.and_then(|row| Ok((row.try_get(0)?, row.try_get(1)?)));
-    let (is_read_only, denied): (bool, Option<String>) =
-        probed.map_err(|error| Failure::from(error).into_store_error("reading the permissions"))?;
+    let probed = async {
+        let mut transaction = conn.begin().await?;
+        let row = ask(include_str!("sql/schema/probe.sql"))
+            .bind(&tables[..])
+            .fetch_one(&mut *transaction)
+            .await?;
+        transaction.commit().await?;
+        Ok((row.try_get(0)?, row.try_get(1)?))
+    };
+    let failed = |error: sqlx::Error| store_error("reading the permissions", error.into());
+    let (is_read_only, denied): (bool, Option<String>) = probed.await.map_err(failed)?;
     if is_read_only {
         return Err(StoreError::setup(
             "the database is read-only: connect to the primary, with a role that may write",
@@ -131,35 +153,30 @@ pub(super) async fn probe(
     }
 }
 
+async fn missing_in_own_transaction(
+    conn: &mut PgConnection,
+    schema: Option<&Schema>,
+) -> Result<Vec<Migration>, StoreError> {
+    let failed = |error: sqlx::Error| store_error("reading the migrations", error.into());
+    let mut transaction = conn.begin().await.map_err(failed)?;
+    let missing = missing(&mut transaction, schema).await?;
+    transaction.commit().await.map_err(failed)?;
+    Ok(missing)
+}
+
 /// The migrations of this crate that the database has not seen.
 async fn missing(
     conn: &mut PgConnection,
     schema: Option<&Schema>,
 ) -> Result<Vec<Migration>, StoreError> {
     let failed = |error: sqlx::Error| store_error("reading the migrations", error.into());
-    let bookkeeping = qualified(schema, BOOKKEEPING);
-    let exists: bool = query_scalar(include_str!("sql/table_exists.sql"))
-        .bind(&bookkeeping)
-        .fetch_one(&mut *conn)
-        .await
-        .map_err(failed)?;
-    let applied = if exists {
-        let sql = include_str!("sql/migrations.sql").replace(BOOKKEEPING, &bookkeeping);
-        let applied = query(AssertSqlSafe(sql)).fetch_all(&mut *conn).await;
-        applied.map_err(failed)?
-    } else {
-        Vec::new()
-    };
     let migrator = migrator();
     let ups = || {
         let all = migrator.iter();
         all.filter(|known| known.migration_type.is_up_migration())
     };
     let mut seen = Vec::new();
-    for row in &applied {
-        let read = || Ok((row.try_get(0)?, row.try_get(1)?, row.try_get(2)?));
-        let (version, description, checksum): (i64, String, Vec<u8>) =
-            read().map_err(|error| setup_error(MigrateError::Execute(error)))?;
+    for (version, description, checksum) in applied(conn, schema).await.map_err(failed)? {
         match ups().find(|known| known.version == version) {
             Some(known) if *known.checksum == *checksum => seen.push(version),
             Some(_) => return Err(setup_error(MigrateError::VersionMismatch(version))),
@@ -169,6 +186,26 @@ async fn missing(
     }
     let is_seen = |known: &&Migration| seen.contains(&known.version);
     Ok(ups().filter(|known| !is_seen(known)).cloned().collect())
+}
+
+/// Version, name and checksum of what the database has seen.
+async fn applied(
+    conn: &mut PgConnection,
+    schema: Option<&Schema>,
+) -> Result<Vec<(i64, String, Vec<u8>)>, sqlx::Error> {
+    let bookkeeping = qualified(schema, BOOKKEEPING);
+    let exists: bool = ask(include_str!("sql/schema/table_exists.sql"))
+        .bind(&bookkeeping)
+        .fetch_one(&mut *conn)
+        .await?
+        .try_get(0)?;
+    if !exists {
+        return Ok(Vec::new());
+    }
+    let sql = include_str!("sql/schema/applied.sql").replace(BOOKKEEPING, &bookkeeping);
+    let rows = ask(AssertSqlSafe(sql)).fetch_all(conn).await?;
+    let read = |row: &PgRow| Ok((row.try_get(0)?, row.try_get(1)?, row.try_get(2)?));
+    rows.iter().map(read).collect()
 }
 
 pub(super) fn qualified(schema: Option<&Schema>, table: &str) -> String {
