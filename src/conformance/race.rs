@@ -230,7 +230,14 @@ pub(super) async fn a_late_renewal_or_a_takeover_wins(fixture: &dyn Fixture) {
     for round in 0..ROUNDS {
         let first = request(&format!("k{round}"));
         let act = |store: Arc<dyn Store>, first: ClaimRequest| async move {
-            renew(&*store, renewal_of(&first)).await != Renewed::Lost
+            loop {
+                match renew(&*store, renewal_of(&first)).await {
+                    Renewed::Until(_) => break true,
+                    Renewed::Lost => break false,
+                    // The takeover is being written, perhaps.
+                    Renewed::Locked => tokio::task::yield_now().await,
+                }
+            }
         };
         let (in_time, outcomes) = race_for_a_lapsed_lease(fixture, &first, act).await;
         let taken_over = winners(outcomes).len();

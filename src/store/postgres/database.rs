@@ -115,7 +115,7 @@ impl Database {
 
     /// A statement that is planned every time, since a plan for an empty table
     /// may read all of a large one.
-    pub(crate) fn query_once<'q>(&self, sql: &SqlStr) -> Query<'q, Postgres, PgArguments> {
+    pub(crate) fn query_once<'q>(sql: &SqlStr) -> Query<'q, Postgres, PgArguments> {
         sqlx::query(sql.clone()).persistent(false)
     }
 

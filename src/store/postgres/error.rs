@@ -1,7 +1,7 @@
 //! What a failure of PostgreSQL means to the caller, and whether another try
 //! may end better.
 
-use std::{error::Error, fmt, io, sync::Arc};
+use std::{borrow::Cow, error::Error, fmt, io, sync::Arc};
 
 use sqlx::error::DatabaseError;
 
@@ -188,7 +188,7 @@ fn code(error: &sqlx::Error) -> Option<String> {
     error
         .as_database_error()
         .and_then(DatabaseError::code)
-        .map(|code| code.into_owned())
+        .map(Cow::into_owned)
 }
 
 /// One error of a batch, told to all its callers.

@@ -110,14 +110,13 @@ const RELIED_ON: [(&str, &str); 4] = [
 
 /// The start of a transaction on a connection that is not ours alone.
 pub(super) fn begin(statement_timeout: Duration) -> String {
-    let mut sql = "BEGIN ISOLATION LEVEL READ COMMITTED".to_owned();
-    for (name, value) in RELIED_ON {
-        sql += &format!("; SET LOCAL {name} = '{value}'");
-    }
-    sql + &format!(
-        "; SET LOCAL statement_timeout = {}",
+    let settings = RELIED_ON.map(|(name, value)| format!("SET LOCAL {name} = '{value}'"));
+    let timeout = format!(
+        "SET LOCAL statement_timeout = {}",
         millis(statement_timeout)
-    )
+    );
+    let begin = "BEGIN ISOLATION LEVEL READ COMMITTED".to_owned();
+    [&[begin], &settings[..], &[timeout]].concat().join("; ")
 }
 
 /// The settings of a connection that is ours alone.

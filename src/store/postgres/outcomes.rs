@@ -16,7 +16,7 @@ use super::{
     row,
 };
 use crate::{
-    record::{Completion, OwnerToken},
+    record::{Completion, OwnerToken, ResourceId},
     scope::ScopedKey,
     store::{Fenced, Renewal, Renewed, StoreError, codec::encode_headers},
 };
@@ -55,7 +55,7 @@ impl Grouped for Complete {
         let statuses = completions().map(|one| row::status_code(one.status));
         let statuses: Vec<i16> = statuses.collect::<Result<_, _>>()?;
         let resources: Vec<Option<&str>> = completions()
-            .map(|one| one.resource_id.as_ref().map(|id| id.as_str()))
+            .map(|one| one.resource_id.as_ref().map(ResourceId::as_str))
             .collect();
         let headers: Vec<Option<Vec<u8>>> = responses()
             .map(|one| one.map(|kept| encode_headers(&kept.headers)))
@@ -120,8 +120,7 @@ impl Grouped for Release {
                 .iter()
                 .map(|call| (call.operation.key, call.operation.token)),
         );
-        let released = db
-            .query_once(&db.sql.release)
+        let released = Database::query_once(&db.sql.release)
             .bind(&keys)
             .bind(&tokens)
             .bind(db.test_time())
@@ -176,13 +175,19 @@ impl Grouped for Renewal {
         } else {
             HashMap::new()
         };
-        Ok(replies(batch, |key| {
+        let reply = |call: &Call<Self>| {
+            let key = call.operation.key;
             Reply::Answer(Ok(match (renewed.get(&key), fates.get(&key)) {
                 (Some(&until), _) => Renewed::Until(until),
+                // Soon it may be free.
+                (None, Some(Fate::InProgress)) if call.asked < MOST_TRIES => {
+                    return Reply::AskAgain;
+                }
                 (None, Some(Fate::InProgress)) => Renewed::Locked,
                 (None, _) => Renewed::Lost,
             }))
-        }))
+        };
+        Ok(batch.iter().map(reply).collect())
     }
 }
 
@@ -242,3 +247,6 @@ async fn fates(
     };
     Ok(by_key(&rows, fate)?)
 }
+
+/// How often a locked row is asked for before its lease is left as it is.
+const MOST_TRIES: u32 = 2;

@@ -52,8 +52,9 @@ pub(super) async fn migrate(
     let failed = |error: sqlx::Error| store_error("migrating", error.into());
     let begin = conn.begin_with(include_str!("sql/schema/begin.sql"));
     let mut transaction = begin.await.map_err(failed)?;
-    let lock = ask(include_str!("sql/schema/lock.sql")).execute(&mut *transaction);
-    lock.await.map_err(failed)?;
+    let lock = ask(include_str!("sql/schema/lock.sql")).bind(schema.map(Schema::name));
+    let locked = lock.execute(&mut *transaction).await;
+    locked.map_err(failed)?;
     if let Some(schema) = schema {
         enter(&mut transaction, schema).await.map_err(failed)?;
     }

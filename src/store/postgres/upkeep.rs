@@ -16,7 +16,7 @@ use super::{
 };
 use crate::{
     partition::Month,
-    record::{Completion, ExpiredRecord, Record},
+    record::{Completion, ExpiredRecord, Record, ResourceId},
     scope::ScopedKey,
     store::{StoreError, TtlNotice, codec::encode_headers},
 };
@@ -54,7 +54,7 @@ impl Operation for Amend {
             .query(&db.sql.amend)
             .bind(self.key.to_string())
             .bind(row::status_code(completion.status)?)
-            .bind(completion.resource_id.as_ref().map(|id| id.as_str()))
+            .bind(completion.resource_id.as_ref().map(ResourceId::as_str))
             .bind(response.map(|kept| encode_headers(&kept.headers)))
             .bind(response.map(|kept| &kept.body[..]))
             .bind(db.test_time())
@@ -84,8 +84,7 @@ impl Operation for Sweep {
         } else {
             &db.sql.discard
         };
-        let swept: i64 = db
-            .query_once(sql)
+        let swept: i64 = Database::query_once(sql)
             .bind(db.test_time())
             .bind(i64::from(self.rows))
             .fetch_one(conn)
@@ -142,8 +141,7 @@ impl Operation for Expired {
         let wanted = i64::from(self.0);
         let mut unreadable = 0;
         loop {
-            let rows = db
-                .query_once(&db.sql.expired)
+            let rows = Database::query_once(&db.sql.expired)
                 .bind(db.test_time())
                 .bind(wanted + unreadable)
                 .fetch_all(&mut *conn)
@@ -186,8 +184,7 @@ impl Operation for Remove<'_> {
         let expiries: Vec<Time> = tombstones().map(|one| Time(one.expired_at)).collect();
         let statuses = tombstones().map(|one| row::status_code(one.status));
         let statuses: Vec<i16> = statuses.collect::<Result<_, _>>()?;
-        let done = db
-            .query_once(&db.sql.remove)
+        let done = Database::query_once(&db.sql.remove)
             .bind(keys)
             .bind(tokens)
             .bind(expiries)
