@@ -6,6 +6,8 @@
 
 mod answer;
 mod ask;
+#[cfg(any(feature = "sqlite", feature = "postgres"))]
+pub(crate) mod attempt;
 mod backend;
 mod faulty;
 mod gate;

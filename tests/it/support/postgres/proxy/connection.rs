@@ -130,11 +130,16 @@ impl Requests<'_> {
             }
             Some(QUERY) => {
                 self.withhold_if_armed_for([content, &[]]);
-                lock(self.progress).asked += 1;
+                self.ask();
             }
-            Some(SYNC | FUNCTION_CALL) => lock(self.progress).asked += 1,
+            Some(SYNC | FUNCTION_CALL) => self.ask(),
             _ => {}
         }
+    }
+
+    fn ask(&self) {
+        lock(self.progress).asked += 1;
+        self.switches.count_round_trip();
     }
 
     fn withhold_if_armed_for(&self, texts: [&[u8]; 2]) {

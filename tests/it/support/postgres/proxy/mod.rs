@@ -101,6 +101,12 @@ impl Proxy {
         self.switches.arm(needle.into(), Rest::Swallow);
     }
 
+    /// How many requests were passed on that a client waits for the answer to,
+    /// on all connections together.
+    pub(crate) fn round_trips(&self) -> usize {
+        self.switches.round_trips()
+    }
+
     /// How often the server did something whose answer was withheld.
     pub(crate) fn fired(&self) -> usize {
         self.switches.fired()

@@ -1,6 +1,9 @@
 //! What a proxy was told to do.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::{
+    Mutex, PoisonError,
+    atomic::{AtomicUsize, Ordering},
+};
 
 use tokio::sync::watch;
 
@@ -9,6 +12,7 @@ pub(super) struct Switches {
     cuts: watch::Sender<usize>,
     is_stalled: watch::Sender<bool>,
     fired: watch::Sender<usize>,
+    round_trips: AtomicUsize,
     armed: Mutex<Option<Armed>>,
 }
 
@@ -75,6 +79,14 @@ impl Switches {
         let mut fired = self.fired.subscribe();
         let enough = fired.wait_for(|fired| *fired >= times).await;
         enough.expect("the switches outlive those who watch them");
+    }
+
+    pub(super) fn count_round_trip(&self) {
+        self.round_trips.fetch_add(1, Ordering::SeqCst);
+    }
+
+    pub(super) fn round_trips(&self) -> usize {
+        self.round_trips.load(Ordering::SeqCst)
     }
 
     fn armed(&self) -> std::sync::MutexGuard<'_, Option<Armed>> {
