@@ -50,7 +50,7 @@
 use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
-use futures_util::future::try_join_all;
+use futures_util::future::join_all;
 use jiff::Timestamp;
 
 use self::{
@@ -194,7 +194,16 @@ impl Store for PostgresStore {
         self.db.check_open("renewing leases")?;
         let patience = self.db.patience();
         let ask = |renewal: &Renewal| self.lanes.ask(*renewal, patience);
-        try_join_all(renewals.iter().map(ask)).await
+        let answers = join_all(renewals.iter().map(ask)).await;
+        if answers.iter().all(Result::is_err) {
+            return answers.into_iter().collect();
+        }
+        // One that the database refused must not cost the others what they got:
+        // its lease runs as before.
+        let answers = answers.into_iter();
+        Ok(answers
+            .map(|answer| answer.unwrap_or(Renewed::Locked))
+            .collect())
     }
 
     async fn get(&self, key: ScopedKey) -> Result<Option<Record>, StoreError> {

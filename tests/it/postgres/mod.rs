@@ -23,6 +23,7 @@ use crate::support::{
     postgres::Schema,
 };
 
+mod batches;
 #[cfg(feature = "conformance")]
 mod conformance;
 mod locks;
