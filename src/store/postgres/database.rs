@@ -74,13 +74,15 @@ impl Database {
         }
         schema::probe(&mut conn, schema.as_ref()).await?;
         let _already_gone = conn.close().await;
+        // Of a pool of the user's, what that says.
+        let acquire_timeout = pool.options().get_acquire_timeout();
         Ok(Arc::new(Self {
             identity: StoreIdentity::new(),
             pool,
             owns_pool: matches!(settings.source, Source::Url(_)),
             session,
             begin: AssertSqlSafe(options::begin(settings.statement_timeout)).into_sql_str(),
-            acquire_timeout: settings.acquire_timeout,
+            acquire_timeout,
             statement_timeout: settings.statement_timeout,
             sql: Statements::of(schema.as_ref()),
             schema,
@@ -259,6 +261,6 @@ fn pause_after(conflicts: u32) -> Duration {
 }
 
 /// How much longer than the server's own limit an answer is waited for.
-const GRACE: Duration = Duration::from_millis(250);
+pub(super) const GRACE: Duration = Duration::from_millis(250);
 
 const MOST_CONFLICTS: u32 = 20;

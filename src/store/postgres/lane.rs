@@ -30,11 +30,11 @@ use futures_util::{StreamExt as _, stream::FuturesUnordered};
 use sqlx::{PgConnection, Postgres, pool::PoolConnection};
 use tokio::{
     sync::{mpsc, oneshot},
-    time::{Instant, sleep},
+    time::{Instant, sleep, timeout_at},
 };
 
 use super::{
-    database::{Database, Kept, Operation},
+    database::{Database, GRACE, Kept, Operation},
     error::Failure,
     outcomes::{Complete, Release},
 };
@@ -124,10 +124,11 @@ impl Lanes {
         Call<O>: Into<Job>,
     {
         let (caller, answer) = oneshot::channel();
+        let give_up_at = Instant::now() + patience;
         let job: Job = Call {
             operation,
             asked: 0,
-            give_up_at: Instant::now() + patience,
+            give_up_at,
             caller,
         }
         .into();
@@ -136,11 +137,18 @@ impl Lanes {
             Job::Complete(_) => &self.outcomes,
             Job::Renew(_) => &self.leases,
         };
-        let sent = lane.jobs.send(job).await;
-        sent.map_err(|_| StoreError::unavailable(O::WHAT, "the store is closed"))?;
-        answer
+        let answered = async {
+            let sent = lane.jobs.send(job).await;
+            sent.map_err(|_| StoreError::unavailable(O::WHAT, "the store is closed"))?;
+            answer
+                .await
+                .map_err(|_| StoreError::unavailable(O::WHAT, "the store's task has ended"))?
+        };
+        // Batches that nobody answers may be ahead of its own, which tells more
+        // when it ends in time.
+        timeout_at(give_up_at + 2 * GRACE, answered)
             .await
-            .map_err(|_| StoreError::unavailable(O::WHAT, "the store's task has ended"))?
+            .unwrap_or_else(|_| Err(StoreError::unavailable(O::WHAT, "no answer in time")))
     }
 }
 
