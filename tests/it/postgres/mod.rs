@@ -27,6 +27,7 @@ mod batches;
 #[cfg(feature = "conformance")]
 mod conformance;
 mod locks;
+mod plans;
 mod timeouts;
 
 /// A store in a schema of its own, on the server's clock.
