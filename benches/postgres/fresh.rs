@@ -29,7 +29,7 @@ pub(crate) async fn requests(url: &str) {
         let store = store.open().await.expect("a store");
         let body = vec![b'x'; BODY];
         let by_hand = async |plain: &Arc<Plain>| {
-            drive(concurrency, || {
+            drive(concurrency, ROUND, || {
                 let (plain, body) = (Arc::clone(plain), body.clone());
                 async move { plain.request(&body).await }
             })
@@ -38,7 +38,7 @@ pub(crate) async fn requests(url: &str) {
         let (mut by_pool, mut by_queue) = (Ratios::default(), Ratios::default());
         for round in 0..=ROUNDS {
             let pooled = by_hand(&pool).await;
-            let ours = drive(concurrency, || request(store.clone(), body.clone())).await;
+            let ours = drive(concurrency, ROUND, || request(store.clone(), body.clone())).await;
             let queued = by_hand(&queue).await;
             // The first warms up.
             if round > 0 {
@@ -75,13 +75,13 @@ impl Ratios {
     }
 }
 
-struct Driven {
-    per_second: f64,
-    p99: f64,
+pub(crate) struct Driven {
+    pub(crate) per_second: f64,
+    pub(crate) p99: f64,
 }
 
 /// Runs requests for one round, so many at a time.
-async fn drive<F>(concurrency: usize, request: impl Fn() -> F) -> Driven
+pub(crate) async fn drive<F>(concurrency: usize, round: Duration, request: impl Fn() -> F) -> Driven
 where
     F: Future<Output = ()> + Send + 'static,
 {
@@ -98,7 +98,7 @@ where
     }
     while let Some(done) = tasks.join_next().await {
         took.push(done.expect("a request"));
-        if begun.elapsed() < ROUND {
+        if begun.elapsed() < round {
             tasks.spawn(timed(request()));
         }
     }
@@ -110,7 +110,7 @@ where
     }
 }
 
-async fn request(store: PostgresStore, body: Vec<u8>) {
+pub(crate) async fn request(store: PostgresStore, body: Vec<u8>) {
     let key = fresh_key();
     let claim = ClaimRequest {
         key,
@@ -141,7 +141,7 @@ async fn request(store: PostgresStore, body: Vec<u8>) {
     assert_eq!(done.expect("an answer"), Fenced::Owner);
 }
 
-fn median(mut values: Vec<f64>) -> f64 {
+pub(crate) fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     values[values.len() / 2]
 }

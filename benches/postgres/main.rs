@@ -11,6 +11,7 @@
 
 use sqlx::{Connection as _, PgConnection};
 
+mod archive;
 mod fresh;
 mod plain;
 
@@ -29,5 +30,8 @@ fn main() {
             .await
             .expect("the plain table");
         fresh::requests(&url).await;
+        archive::sweeps(&url).await;
+        archive::beside_a_sweep(&url).await;
+        archive::lookups(&url).await;
     });
 }

@@ -17,7 +17,7 @@
 //! 6. What is repeatable is repeated when a connection breaks, so that a commit
 //!    of unknown result ends with the right owner.
 //! 7. Answers are given after the commit. What was sent is run, whether or not
-//!    its caller still waits.
+//!    its caller still waits, except for a claim.
 
 use std::{
     collections::{HashSet, VecDeque},
@@ -227,6 +227,9 @@ impl Task {
         let mut weight = 0;
         let mut left = VecDeque::new();
         for job in self.waiting.drain(..) {
+            if job.is_forgotten() {
+                continue;
+            }
             let (key, adds) = (job.key(), job.weight());
             let has_room = batch.keys.len() < LARGEST_BATCH
                 && (weight == 0 || weight + adds <= HEAVIEST_BATCH);
@@ -416,6 +419,12 @@ impl Job {
             Self::Complete(call) => call.operation.key(),
             Self::Renew(call) => call.operation.key(),
         }
+    }
+
+    /// A claim whose caller has gone before it was asked: it would only have to
+    /// be released.
+    fn is_forgotten(&self) -> bool {
+        matches!(self, Self::Claim(call) if call.asked == 0 && call.caller.is_closed())
     }
 
     fn weight(&self) -> usize {
