@@ -158,7 +158,7 @@ compile_error!(
 );
 
 /// The README's code is compiled as it stands.
-#[cfg(all(doctest, feature = "sqlite"))]
+#[cfg(all(doctest, feature = "sqlite", feature = "postgres"))]
 #[doc = include_str!("../README.md")]
 pub struct Readme;
 

@@ -12,8 +12,8 @@
 //!    them never wait for each other.
 //! 4. A row that somebody's transaction holds locked is passed over, and asked
 //!    for again by itself: the others go on.
-//! 5. A batch that fails is run again row by row, beside the lane, so that one
-//!    bad row hurts nobody else.
+//! 5. A batch that fails is run again beside the lane, half and half until the
+//!    bad row is alone, so that it hurts nobody else.
 //! 6. What is repeatable is repeated when a connection breaks, so that a commit
 //!    of unknown result ends with the right owner.
 //! 7. Answers are given after the commit. What was sent is run, whether or not
@@ -34,7 +34,8 @@ use tokio::{
 };
 
 use super::{
-    database::{Database, GRACE, Kept, Operation},
+    batch::Batch,
+    database::{Database, GRACE},
     error::Failure,
     outcomes::{Complete, Release},
 };
@@ -77,12 +78,12 @@ pub(super) struct Call<O: Grouped> {
     pub(super) operation: O,
     /// How often it has been asked without an answer.
     pub(super) asked: u32,
-    give_up_at: Instant,
+    pub(super) give_up_at: Instant,
     caller: oneshot::Sender<Result<O::Answer, StoreError>>,
 }
 
 impl<O: Grouped> Call<O> {
-    fn answer(self, answer: Result<O::Answer, StoreError>) {
+    pub(super) fn answer(self, answer: Result<O::Answer, StoreError>) {
         // A caller that has gone does not want to know.
         let _ = self.caller.send(answer);
     }
@@ -247,170 +248,6 @@ impl Task {
     }
 }
 
-/// Calls that go together, each key once.
-#[derive(Default)]
-struct Batch {
-    keys: Vec<ScopedKey>,
-    claims: Vec<Call<ClaimRequest>>,
-    releases: Vec<Call<Release>>,
-    completions: Vec<Call<Complete>>,
-    renewals: Vec<Call<Renewal>>,
-}
-
-impl Batch {
-    fn add(&mut self, job: Job) {
-        match job {
-            Job::Claim(call) => self.claims.push(call),
-            Job::Release(call) => self.releases.push(call),
-            Job::Complete(call) => self.completions.push(call),
-            Job::Renew(call) => self.renewals.push(call),
-        }
-    }
-
-    /// Asks all, and gives back the connection and the keys.
-    async fn ask(
-        self,
-        db: Arc<Database>,
-        back: mpsc::WeakSender<Job>,
-        mut kept: Kept,
-    ) -> (Kept, Vec<ScopedKey>) {
-        ask_together(self.claims, &db, &back, &mut kept).await;
-        ask_together(self.releases, &db, &back, &mut kept).await;
-        ask_together(self.completions, &db, &back, &mut kept).await;
-        ask_together(self.renewals, &db, &back, &mut kept).await;
-        (kept, self.keys)
-    }
-}
-
-async fn ask_together<O>(
-    mut calls: Vec<Call<O>>,
-    db: &Arc<Database>,
-    back: &mpsc::WeakSender<Job>,
-    kept: &mut Kept,
-) where
-    O: Grouped,
-    Call<O>: Into<Job>,
-{
-    if calls.is_empty() {
-        return;
-    }
-    calls.sort_by_cached_key(|call| call.operation.key().to_string());
-    let together = Together(calls);
-    let asked = db.run_on(kept, &together).await;
-    let calls = together.0;
-    match asked {
-        Ok(replies) => settle(calls, replies, db, back),
-        Err(failure) if calls.len() > 1 && failure.may_be_of_one_row() => {
-            ask_one_by_one(calls, &failure, db, back);
-        }
-        Err(failure) if failure.is_locked() => pass_over(calls, db, back).await,
-        Err(failure) => fail(calls, &failure),
-    }
-}
-
-/// What a lone call leads to that waited for a lock in vain.
-async fn pass_over<O>(calls: Vec<Call<O>>, db: &Arc<Database>, back: &mpsc::WeakSender<Job>)
-where
-    O: Grouped,
-    Call<O>: Into<Job>,
-{
-    let mut replies = Vec::with_capacity(calls.len());
-    for call in &calls {
-        replies.push(O::locked(&call.operation, db).await);
-    }
-    settle(calls, replies, db, back);
-}
-
-/// Beside the lane: whoever waits for the bad row waits alone.
-fn ask_one_by_one<O>(
-    calls: Vec<Call<O>>,
-    failure: &Failure,
-    db: &Arc<Database>,
-    back: &mpsc::WeakSender<Job>,
-) where
-    O: Grouped,
-    Call<O>: Into<Job>,
-{
-    tracing::warn!(
-        error = %failure,
-        operations = calls.len(),
-        "idempotency store: a statement failed, its operations are run one by one",
-    );
-    let (own, back) = (Arc::clone(db), back.clone());
-    db.tasks.spawn(async move {
-        let mut kept = None;
-        for call in calls {
-            let alone = Together(vec![call]);
-            match own.run_on(&mut kept, &alone).await {
-                Ok(replies) => settle(alone.0, replies, &own, &back),
-                Err(failure) if failure.is_locked() => pass_over(alone.0, &own, &back).await,
-                Err(failure) => fail(alone.0, &failure),
-            }
-        }
-    });
-}
-
-fn settle<O>(
-    calls: Vec<Call<O>>,
-    replies: Vec<Reply<O::Answer>>,
-    db: &Arc<Database>,
-    back: &mpsc::WeakSender<Job>,
-) where
-    O: Grouped,
-    Call<O>: Into<Job>,
-{
-    for (call, reply) in calls.into_iter().zip(replies) {
-        match reply {
-            Reply::Answer(answer) => call.answer(answer),
-            Reply::AskAgain => ask_again(call, db, back),
-        }
-    }
-}
-
-/// Asks again after a while, longer each time, until the caller's patience is
-/// over.
-fn ask_again<O>(mut call: Call<O>, db: &Arc<Database>, back: &mpsc::WeakSender<Job>)
-where
-    O: Grouped,
-    Call<O>: Into<Job>,
-{
-    let pause = LONGEST_PAUSE.min(FIRST_PAUSE * call.asked * call.asked);
-    call.asked += 1;
-    let back = back.clone();
-    db.tasks.spawn(async move {
-        if Instant::now() + pause >= call.give_up_at {
-            let why = "a transaction holds the record locked";
-            return call.answer(Err(StoreError::unavailable(O::WHAT, why)));
-        }
-        sleep(pause).await;
-        // Without a lane the store is closed, and the caller learns it from
-        // the channel that ends.
-        if let Some(lane) = back.upgrade() {
-            let _closed = lane.send(call.into()).await;
-        }
-    });
-}
-
-fn fail<O: Grouped>(calls: Vec<Call<O>>, failure: &Failure) {
-    for call in calls {
-        call.answer(Err(failure.to_store_error(O::WHAT)));
-    }
-}
-
-/// Calls of one kind, in the order of their keys, in one statement.
-struct Together<O: Grouped>(Vec<Call<O>>);
-
-impl<O: Grouped> Operation for Together<O> {
-    const WHAT: &'static str = O::WHAT;
-    const REPEATABLE: bool = true;
-
-    type Answer = Vec<Reply<O::Answer>>;
-
-    async fn run(&self, db: &Database, conn: &mut PgConnection) -> Result<Self::Answer, Failure> {
-        O::ask(&self.0, db, conn).await
-    }
-}
-
 impl Job {
     fn key(&self) -> ScopedKey {
         match self {
@@ -470,9 +307,6 @@ const MOST_UNDER_WAY: usize = 2;
 
 /// Most operations that wait; the next caller waits for a place.
 const LONGEST_QUEUE: usize = 4096;
-
-const FIRST_PAUSE: Duration = Duration::from_millis(2);
-const LONGEST_PAUSE: Duration = Duration::from_millis(50);
 
 /// For how long an idle lane keeps its connections.
 const KEPT_WHEN_IDLE: Duration = Duration::from_secs(30);

@@ -68,6 +68,7 @@ use crate::{
     scope::ScopedKey,
 };
 
+mod batch;
 mod builder;
 mod claims;
 mod database;

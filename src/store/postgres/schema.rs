@@ -134,10 +134,17 @@ pub(super) async fn probe(
             .fetch_one(&mut *transaction)
             .await?;
         transaction.commit().await?;
-        Ok((row.try_get(0)?, row.try_get(1)?))
+        Ok((row.try_get(0)?, row.try_get(1)?, row.try_get(2)?))
     };
     let failed = |error: sqlx::Error| store_error("reading the permissions", error.into());
-    let (is_read_only, denied): (bool, Option<String>) = probed.await.map_err(failed)?;
+    let (is_read_only, denied, is_durable): (bool, Option<String>, bool) =
+        probed.await.map_err(failed)?;
+    if !is_durable {
+        tracing::warn!(
+            "synchronous_commit is off: when the server crashes, the last claims and answers are \
+             forgotten, and their requests run again"
+        );
+    }
     if is_read_only {
         return Err(StoreError::setup(
             "the database is read-only: connect to the primary, with a role that may write",

@@ -18,8 +18,12 @@ WITH present AS MATERIALIZED (
         largest      = excluded.largest,
         published_at = excluded.published_at
 ), forgotten AS (
-    DELETE FROM idempotency_ttls t
-    USING horizon
-    WHERE t.process <> $1 AND t.published_at < horizon.since
+    DELETE FROM idempotency_ttls
+    WHERE process IN (
+        SELECT process
+        FROM idempotency_ttls, horizon
+        WHERE process <> $1 AND published_at < since
+        FOR UPDATE OF idempotency_ttls SKIP LOCKED
+    )
 )
 SELECT least($2::bigint, (SELECT min(smallest) FROM others, horizon WHERE published_at >= since))

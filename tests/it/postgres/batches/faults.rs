@@ -32,7 +32,7 @@ async fn a_claim_that_the_database_refuses_fails_alone() {
 
 fn assert_told(logs: &Logs) {
     let text = logs.text();
-    let told = text.contains("run one by one") && text.contains("not this one");
+    let told = text.contains("asked again in smaller ones") && text.contains("not this one");
     assert!(told, "an operator is not told: {text}");
 }
 
