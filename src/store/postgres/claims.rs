@@ -91,6 +91,8 @@ async fn look(
     conn: &mut PgConnection,
 ) -> Result<Vec<PgRow>, sqlx::Error> {
     let requests = || batch.iter().map(|call| &call.operation);
+    let shortest = requests().map(|request| request.lease).min();
+    let wait = LONGEST_WAIT.min(shortest.unwrap_or_default() / 5);
     let keys: Vec<String> = requests().map(|request| request.key.to_string()).collect();
     let fingerprints: Vec<&[u8]> = requests().map(|one| one.fingerprint.as_bytes()).collect();
     let tokens: Vec<Uuid> = requests().map(|one| one.token.as_uuid()).collect();
@@ -119,6 +121,7 @@ async fn look(
         .bind(db.test_time())
         .bind(interval(REFUSED_AHEAD))
         .bind(interval(OPAQUE_AHEAD))
+        .bind(format!("{}us", wait.as_micros().max(1_000)))
         .fetch_all(conn)
         .await
 }
@@ -139,8 +142,15 @@ struct Replacement {
 }
 
 impl Replacement {
-    fn is_own(&self) -> bool {
-        self.met.token == self.record.token
+    fn unwritten(&self) -> ClaimOutcome {
+        let lease_until = lease_of(&self.met).unwrap_or(self.now);
+        if self.met.token == self.record.token && lease_until > self.now {
+            return ClaimOutcome::Claimed(Lease {
+                lease_until,
+                ..self.lease.clone()
+            });
+        }
+        ClaimOutcome::InFlight { lease_until }
     }
 }
 
@@ -172,8 +182,8 @@ fn judge(request: &ClaimRequest, row: &PgRow) -> Result<Judged, StoreError> {
 }
 
 /// Writes over what was met. What has changed since or is locked is asked
-/// again, and is in flight when it still is after a while; unless it is this
-/// attempt's own.
+/// again. When it still is after a while, this attempt's own record is its own
+/// for as long as its lease runs, and another's is in flight.
 async fn replace(
     batch: &[Call<ClaimRequest>],
     replacements: &[(usize, Box<Replacement>)],
@@ -192,10 +202,8 @@ async fn replace(
                 lease_until,
                 ..replacement.lease.clone()
             }),
-            None if batch[*place].asked < MOST_TRIES || replacement.is_own() => continue,
-            None => ClaimOutcome::InFlight {
-                lease_until: lease_of(&replacement.met).unwrap_or(replacement.now),
-            },
+            None if batch[*place].asked < MOST_TRIES => continue,
+            None => replacement.unwritten(),
         };
         replies[*place] = Reply::Answer(Ok(Claim {
             now: replacement.now,
@@ -274,3 +282,7 @@ const LONGEST_SPAN: i64 = 1_000 * 366 * 86_400 * 1_000_000;
 
 /// How often it is tried to write over a row that keeps changing or is locked.
 const MOST_TRIES: u32 = 3;
+
+/// The longest that a claim waits for another one of its key that is just being
+/// committed; less than a quarter of every lease in the batch.
+const LONGEST_WAIT: Duration = Duration::from_millis(50);

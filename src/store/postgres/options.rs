@@ -98,14 +98,11 @@ pub(super) enum Session {
 
 /// What statements rely on. Each reads few rows by an index: a plan that was
 /// made while a table was empty must not read all of it once it is large. One
-/// plan serves all sizes, and no compilation pays for itself. Only a claim waits
-/// for a lock, that of another claim of its key which is just being committed:
-/// for less than a quarter of any lease that makes sense.
-const RELIED_ON: [(&str, &str); 4] = [
+/// plan serves all sizes, and no compilation pays for itself.
+const RELIED_ON: [(&str, &str); 3] = [
     ("enable_seqscan", "off"),
     ("plan_cache_mode", "force_generic_plan"),
     ("jit", "off"),
-    ("lock_timeout", "50ms"),
 ];
 
 /// The start of a transaction on a connection that is not ours alone.

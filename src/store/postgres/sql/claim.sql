@@ -1,7 +1,9 @@
 -- Claims in the order of their keys. Writes what is fresh, and reads what is
 -- there without waiting for it. A row for each, except for one that another
 -- claim wrote after this one had looked. $10 is the time of a test's clock, $11
--- and $12 the spans ahead from which a key's time is refused and none.
+-- and $12 the spans ahead from which a key's time is refused and none, $13 the
+-- longest wait for another claim of a key that is just being committed: not for
+-- the table, which was locked before this is read.
 WITH met AS MATERIALIZED (
     SELECT a.*, k.*,
            CASE WHEN told_time IS NULL THEN required
@@ -9,8 +11,8 @@ WITH met AS MATERIALIZED (
     FROM (
         SELECT *, CASE WHEN key_time <= now + $12 THEN key_time END AS told_time
         FROM (
-            SELECT *, coalesce($10, clock_timestamp()) AS now
-            FROM unnest(
+            SELECT asked.*, coalesce($10, clock_timestamp()) AS now
+            FROM (SELECT set_config('lock_timeout', $13, true) OFFSET 0) AS waits, unnest(
                 $1::text[], $2::bytea[], $3::uuid[], $4::interval[], $5::interval[],
                 $6::timestamptz[], $7::interval[], $8::boolean[], $9::boolean[]
             ) AS asked (
