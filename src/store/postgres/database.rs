@@ -139,6 +139,8 @@ impl Database {
     ) -> Result<O::Answer, Failure> {
         let deadline = Instant::now() + self.patience();
         let (mut conflicts, mut broken) = (0, 0);
+        // Others that were idle when the server went are broken too.
+        let most_broken = self.pool.options().get_max_connections();
         loop {
             let failure = match self.attempt(kept, operation).await {
                 Ok(answer) => return Ok(answer),
@@ -148,8 +150,7 @@ impl Database {
             if failure.is_conflict() && conflicts < MOST_CONFLICTS && !is_over {
                 conflicts += 1;
                 sleep(pause_after(conflicts)).await;
-            } else if failure.is_lost() && O::REPEATABLE && broken <= self.pool.size() && !is_over {
-                // Others that were idle when the server went are broken too.
+            } else if failure.is_lost() && O::REPEATABLE && broken < most_broken && !is_over {
                 broken += 1;
             } else {
                 return Err(failure);

@@ -26,6 +26,7 @@ use crate::support::{
 mod batches;
 #[cfg(feature = "conformance")]
 mod conformance;
+mod indeterminate;
 mod locks;
 mod plans;
 mod timeouts;
