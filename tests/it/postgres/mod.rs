@@ -29,6 +29,7 @@ mod conformance;
 mod indeterminate;
 mod locks;
 mod plans;
+mod sessions;
 mod timeouts;
 
 /// A store in a schema of its own, on the server's clock.
