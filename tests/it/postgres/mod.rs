@@ -28,8 +28,10 @@ mod batches;
 mod conformance;
 mod indeterminate;
 mod locks;
+mod migrations;
 mod plans;
 mod sessions;
+mod setup;
 mod timeouts;
 
 /// A store in a schema of its own, on the server's clock.

@@ -130,7 +130,7 @@ async fn fill(raw: &mut Raw, rows: u32) {
 }
 
 /// Runs every operation of the store on keys of this round.
-async fn all_operations(store: &PostgresStore, round: u32) {
+pub(super) async fn all_operations(store: &PostgresStore, round: u32) {
     let name = |part: &str| key(&*format!("{part}-{round}"));
     let mut brief = request(name("taken-over"));
     brief.lease = Duration::from_millis(1);
