@@ -134,7 +134,7 @@ pub(super) async fn all_operations(store: &PostgresStore, round: u32) {
     let name = |part: &str| key(&*format!("{part}-{round}"));
     let mut brief = request(name("taken-over"));
     brief.lease = Duration::from_millis(1);
-    claim(store, brief.clone()).await;
+    claim(store, brief).await;
     let token = claim(store, request(name("completed"))).await;
     let renewal = Renewal {
         key: name("completed"),
@@ -166,14 +166,11 @@ pub(super) async fn all_operations(store: &PostgresStore, round: u32) {
     (short.lease, short.ttl) = (Duration::from_millis(1), Duration::from_millis(2));
     claim(store, short).await;
     claim(store, request(name("amended"))).await;
-    let taken = request(name("taken-over"));
-    let (again, token) = (taken.clone(), taken.token);
-    if store.claim(taken).await.is_ok() {
-        let _any = store
-            .release(again.key, token)
-            .await
-            .expect("a later release");
-    }
+    let second = request(name("taken-over"));
+    let token = second.token;
+    store.claim(second).await.expect("a takeover");
+    let released = store.release(name("taken-over"), token).await;
+    let _owner = released.expect("the release of a later attempt");
     store
         .amend(name("amended"), completion(201))
         .await

@@ -1,6 +1,6 @@
 //! Other people's session settings, and other people's connections.
 
-use std::{task::Poll, time::Duration};
+use std::time::Duration;
 
 use axum_idempotency::{
     claim::ClaimOutcome,
@@ -229,7 +229,7 @@ async fn who_forgets_what_a_pooler_needs_is_told() {
 async fn drop_after<T>(polls: usize, call: impl Future<Output = T>) {
     let mut call = Box::pin(call);
     for _ in 0..polls {
-        if let Poll::Ready(_) = poll!(&mut call) {
+        if poll!(&mut call).is_ready() {
             return;
         }
         yield_now().await;

@@ -18,13 +18,13 @@ fn url(url: impl Into<String>) -> PostgresStoreBuilder {
 
 /// Everything that an error tells.
 fn told(error: &StoreError) -> String {
-    let mut text = format!("{error} {error:?}");
+    let mut all = vec![format!("{error} {error:?}")];
     let mut source = error.source();
     while let Some(error) = source {
-        text += &format!(" {error} {error:?}");
+        all.push(format!("{error} {error:?}"));
         source = error.source();
     }
-    text
+    all.join(" ")
 }
 
 async fn refusal(builder: PostgresStoreBuilder) -> StoreError {

@@ -54,13 +54,13 @@ struct Scene {
 /// it still is.
 async fn end_around(hold: Hold, ending: Ending, fixture: Fixture) -> Scene {
     let attempts = fixture.claims(41).await;
-    let held = attempts[20];
-    let lock = hold.on(&fixture, held.0).await;
+    let chosen = attempts[20];
+    let lock = hold.on(&fixture, chosen.0).await;
     let mut waiting = None;
     let mut others = Vec::new();
     for attempt in attempts {
         let asked = tokio::spawn(ending.ask(fixture.store.clone(), attempt));
-        if attempt == held {
+        if attempt == chosen {
             waiting = Some(asked);
         } else {
             others.push(asked);
@@ -82,7 +82,7 @@ async fn end_around(hold: Hold, ending: Ending, fixture: Fixture) -> Scene {
     Scene {
         fixture,
         lock,
-        held,
+        held: chosen,
         waiting,
     }
 }
