@@ -52,7 +52,7 @@ impl<T> PostgresBuilder<T> {
 
     /// A pool of yours, which stays open. Each statement is run in a
     /// transaction that brings its own settings: two round trips more than on
-    /// connections of our own. A store keeps up to three connections while it is
+    /// connections of our own. A store keeps up to six connections while it is
     /// busy, and waits for them as long as the pool says.
     pub fn pool(mut self, pool: PgPool) -> Self {
         self.settings.source = Source::Pool(pool);
