@@ -25,6 +25,7 @@ mod memory_store;
 mod postgres;
 #[cfg(feature = "postgres")]
 mod postgres_support;
+mod preparation;
 mod principals;
 mod problem_documents;
 mod ranks;

@@ -81,7 +81,8 @@ impl Database {
             pool,
             owns_pool: matches!(settings.source, Source::Url(_)),
             session,
-            begin: AssertSqlSafe(options::begin(settings.statement_timeout)).into_sql_str(),
+            begin: AssertSqlSafe(options::begin(session, settings.statement_timeout))
+                .into_sql_str(),
             acquire_timeout,
             statement_timeout: settings.statement_timeout,
             sql: Statements::of(schema.as_ref()),
@@ -108,11 +109,7 @@ impl Database {
 
     /// A statement, prepared for as long as the connection is ours to keep it.
     pub(crate) fn query<'q>(&self, sql: &SqlStr) -> Query<'q, Postgres, PgArguments> {
-        let is_kept = match self.session {
-            Session::Own => true,
-            Session::Shared { named_statements } => named_statements,
-        };
-        sqlx::query(sql.clone()).persistent(is_kept)
+        sqlx::query(sql.clone()).persistent(self.session.keeps_statements())
     }
 
     /// A statement that is planned every time, since a plan for an empty table
@@ -194,7 +191,7 @@ impl Database {
         let begin = if patience == self.statement_timeout {
             self.begin.clone()
         } else {
-            AssertSqlSafe(options::begin(patience)).into_sql_str()
+            AssertSqlSafe(options::begin(self.session, patience)).into_sql_str()
         };
         let mut transaction = conn.begin_with(begin).await?;
         let answer = operation.run(self, &mut transaction).await?;

@@ -100,11 +100,6 @@ impl Failure {
         }
     }
 
-    /// A lock was not to be had within the time that was set for it.
-    pub(super) fn is_locked_out(&self) -> bool {
-        self.code().as_deref() == Some("55P03")
-    }
-
     pub(super) fn code(&self) -> Option<String> {
         match self {
             Self::Statement(error) => code(error),

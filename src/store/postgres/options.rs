@@ -96,24 +96,41 @@ pub(super) enum Session {
     },
 }
 
+impl Session {
+    /// Whether a prepared statement is still there when it is run again.
+    pub(super) fn keeps_statements(self) -> bool {
+        match self {
+            Self::Own => true,
+            Self::Shared { named_statements } => named_statements,
+        }
+    }
+}
+
 /// What statements rely on. Each reads few rows by an index: a plan that was
-/// made while a table was empty must not read all of it once it is large. One
-/// plan serves all sizes, and no compilation pays for itself.
-const RELIED_ON: [(&str, &str); 3] = [
+/// made while a table was empty must not read all of it once it is large, and no
+/// compilation pays for itself.
+const RELIED_ON: [(&str, &str); 2] = [
     ("enable_seqscan", "off"),
-    ("plan_cache_mode", "force_generic_plan"),
     ("jit", "off"),
 ];
 
+/// For statements that are kept: one plan serves all sizes. Where they are not,
+/// a lookup in the archive would be planned for all partitions each time, and
+/// not for those that its bound leaves over.
+const ONE_PLAN: (&str, &str) = ("plan_cache_mode", "force_generic_plan");
+
 /// The start of a transaction on a connection that is not ours alone.
-pub(super) fn begin(statement_timeout: Duration) -> String {
-    let settings = RELIED_ON.map(|(name, value)| format!("SET LOCAL {name} = '{value}'"));
+pub(super) fn begin(session: Session, statement_timeout: Duration) -> String {
+    let one_plan = session.keeps_statements().then_some(ONE_PLAN);
+    let settings = RELIED_ON.into_iter().chain(one_plan);
+    let settings = settings.map(|(name, value)| format!("SET LOCAL {name} = '{value}'"));
     let timeout = format!(
         "SET LOCAL statement_timeout = {}",
         millis(statement_timeout)
     );
     let begin = "BEGIN ISOLATION LEVEL READ COMMITTED".to_owned();
-    [&[begin], &settings[..], &[timeout]].concat().join("; ")
+    let statements: Vec<_> = [begin, timeout].into_iter().chain(settings).collect();
+    statements.join("; ")
 }
 
 /// The settings of a connection that is ours alone.
@@ -124,6 +141,7 @@ fn own(options: PgConnectOptions, statement_timeout: Duration) -> PgConnectOptio
     };
     options
         .options(RELIED_ON)
+        .options([ONE_PLAN])
         .options([("default_transaction_isolation", "read committed")])
         .options([("statement_timeout", millis(statement_timeout).to_string())])
 }

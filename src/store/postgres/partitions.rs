@@ -4,7 +4,7 @@
 //! 1. **Made apart, then attached; detached, then dropped**: neither locks the
 //!    archive for longer than a change of the catalogue takes.
 //! 2. **A step is a short transaction of its own**, never that of a sweep. It
-//!    gives up its place in the queue for a lock after 100 ms, since a lookup
+//!    gives up its place in the queue for a lock after 40 ms, since a lookup
 //!    that comes later waits behind it, and tries again after a pause.
 //! 3. **One process at a time**, under a transaction-level advisory lock. Each
 //!    step looks at what is there and does what is next, so that it goes on
@@ -15,13 +15,12 @@
 use std::{collections::BTreeSet, future::Future, time::Duration};
 
 use jiff::Timestamp;
-use sqlx::{AssertSqlSafe, Executor as _, PgConnection, Row as _, query, query_scalar, raw_sql};
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 use super::{
     database::{Database, Operation},
     error::Failure,
-    row, schema,
+    partition::{Detach, DropRetired, List, Made, Make},
     upkeep::Now,
 };
 use crate::{
@@ -78,6 +77,16 @@ pub(crate) async fn retire(
     Ok(retired)
 }
 
+/// Runs what uses the archive.
+pub(crate) async fn run_in_archive<O: Operation>(
+    db: &Database,
+    operation: &O,
+) -> Result<O::Answer, StoreError> {
+    db.check_open(O::WHAT)?;
+    let ran = in_its_turn(db, operation).await;
+    ran.map_err(|failure| failure.into_store_error(O::WHAT))
+}
+
 /// What writes into the archive.
 pub(crate) trait IntoArchive: Operation {
     /// The months in which its rows expired.
@@ -96,7 +105,7 @@ pub(crate) async fn run_with_room<O: IntoArchive>(
     db.check_open(O::WHAT)?;
     let mut tries = 0;
     loop {
-        match db.run_on(&mut None, operation).await {
+        match in_its_turn(db, operation).await {
             // More rows may expire meanwhile.
             Err(failure) if failure.is_missing_partition() && tries < MOST_TRIES => tries += 1,
             ran => return ran.map_err(|failure| failure.into_store_error(O::WHAT)),
@@ -108,6 +117,21 @@ pub(crate) async fn run_with_room<O: IntoArchive>(
                  sweeper run all the time, and may it make partitions?"
             );
             make(db, month).await?;
+        }
+    }
+}
+
+/// A statement waits for a lock for a moment only. In the archive it comes back:
+/// whoever is in its way, a change of the partitions or another insertion of the
+/// same row, is soon gone.
+async fn in_its_turn<O: Operation>(db: &Database, operation: &O) -> Result<O::Answer, Failure> {
+    let deadline = Instant::now() + db.patience();
+    loop {
+        match db.run_on(&mut None, operation).await {
+            Err(failure) if failure.is_locked() && Instant::now() < deadline => {
+                sleep(SHORT_PAUSE).await;
+            }
+            ran => return ran,
         }
     }
 }
@@ -139,7 +163,7 @@ async fn patiently<O: Operation>(db: &Database, step: &O) -> Result<O::Answer, S
     let mut pause = FIRST_PAUSE;
     for _ in 1..MOST_ATTEMPTS {
         match db.run_on(&mut None, step).await {
-            Err(failure) if failure.is_locked_out() => sleep(pause).await,
+            Err(failure) if failure.is_locked() => sleep(pause).await,
             ran => return ran.map_err(|failure| refused(failure, O::WHAT)),
         }
         pause = (2 * pause).min(LONGEST_PAUSE);
@@ -164,214 +188,6 @@ fn refused(failure: Failure, what: &'static str) -> StoreError {
     StoreError::setup(remedy, failure.into_store_error(what))
 }
 
-struct List;
-
-struct Attached {
-    partition: Partition,
-    /// Its table with its schema, quoted.
-    place: String,
-}
-
-impl Operation for List {
-    const WHAT: &'static str = "reading the archive's partitions";
-    const REPEATABLE: bool = true;
-    const PATIENCE: Option<Duration> = Some(LONGEST_STEP);
-
-    type Answer = Vec<Attached>;
-
-    async fn run(&self, db: &Database, conn: &mut PgConnection) -> Result<Vec<Attached>, Failure> {
-        set_up(conn).await?;
-        attached(db, conn).await
-    }
-}
-
-/// Brings the partition of a month one step nearer.
-struct Make(Month);
-
-#[derive(PartialEq, Eq)]
-enum Made {
-    Whole,
-    ToBeContinued,
-}
-
-impl Operation for Make {
-    const WHAT: &'static str = "making a partition of the archive";
-    const REPEATABLE: bool = true;
-    const PATIENCE: Option<Duration> = Some(LONGEST_STEP);
-
-    type Answer = Made;
-
-    async fn run(&self, db: &Database, conn: &mut PgConnection) -> Result<Made, Failure> {
-        let archive = Archive::lock(db, conn).await?;
-        let table = archive.beside(&self.0.table());
-        let found = query(include_str!("sql/partitions/find.sql"))
-            .persistent(false)
-            .bind(archive_of(db))
-            .bind(self.0.table())
-            .fetch_optional(&mut *conn)
-            .await?;
-        let step = match found {
-            None => include_str!("sql/partitions/create.sql"),
-            Some(found) if found.try_get("is_attached")? => return Ok(Made::Whole),
-            Some(found) if found.try_get::<Option<String>, _>("mark")? == Some(archive.mark()) => {
-                include_str!("sql/partitions/drop.sql")
-            }
-            Some(_) => include_str!("sql/partitions/attach.sql"),
-        };
-        let step = step
-            .replace("{begins}", &self.0.begins())
-            .replace("{ends}", &self.0.ends());
-        archive.alter(conn, &step, &table).await?;
-        Ok(Made::ToBeContinued)
-    }
-}
-
-/// Detaches the oldest partition that is past the retention, and marks it for
-/// [`DropRetired`].
-struct Detach {
-    expired_by: Timestamp,
-}
-
-struct Detached {
-    name: String,
-    rows: u64,
-}
-
-impl Operation for Detach {
-    const WHAT: &'static str = "retiring a partition of the archive";
-    const REPEATABLE: bool = false;
-    const PATIENCE: Option<Duration> = Some(LONGEST_STEP);
-
-    type Answer = Option<Detached>;
-
-    async fn run(
-        &self,
-        db: &Database,
-        conn: &mut PgConnection,
-    ) -> Result<Option<Detached>, Failure> {
-        let archive = Archive::lock(db, conn).await?;
-        let oldest = attached(db, conn).await?.into_iter().next();
-        let Some(Attached { partition, place }) =
-            oldest.filter(|oldest| oldest.partition.until <= self.expired_by)
-        else {
-            return Ok(None);
-        };
-        // Before the lock that lookups would wait for.
-        let count = include_str!("sql/partitions/count.sql").replace("{table}", &place);
-        let rows: i64 = query_scalar(AssertSqlSafe(count))
-            .persistent(false)
-            .bind(&place)
-            .fetch_one(&mut *conn)
-            .await?;
-        for step in [
-            include_str!("sql/partitions/detach.sql"),
-            include_str!("sql/partitions/mark.sql"),
-        ] {
-            archive.alter(conn, step, &place).await?;
-        }
-        Ok(Some(Detached {
-            name: partition.name,
-            rows: rows.unsigned_abs(),
-        }))
-    }
-}
-
-/// Drops one table that was retired. False when there is none.
-struct DropRetired;
-
-impl Operation for DropRetired {
-    const WHAT: &'static str = "dropping a retired partition of the archive";
-    const REPEATABLE: bool = true;
-    const PATIENCE: Option<Duration> = Some(LONGEST_STEP);
-
-    type Answer = bool;
-
-    async fn run(&self, db: &Database, conn: &mut PgConnection) -> Result<bool, Failure> {
-        let archive = Archive::lock(db, conn).await?;
-        let retired: Option<String> = query_scalar(include_str!("sql/partitions/retired.sql"))
-            .persistent(false)
-            .bind(archive.mark())
-            .fetch_optional(&mut *conn)
-            .await?;
-        let Some(table) = retired else {
-            return Ok(false);
-        };
-        let step = include_str!("sql/partitions/drop.sql");
-        archive.alter(conn, step, &table).await?;
-        Ok(true)
-    }
-}
-
-/// The archive's table, as long as nobody else changes its partitions.
-struct Archive {
-    /// Quoted. That of the table itself, whatever the search path says first.
-    schema: String,
-}
-
-impl Archive {
-    async fn lock(db: &Database, conn: &mut PgConnection) -> Result<Self, Failure> {
-        set_up(conn).await?;
-        let schema = query_scalar(include_str!("sql/partitions/lock.sql"))
-            .persistent(false)
-            .bind(archive_of(db))
-            .fetch_one(conn)
-            .await?;
-        Ok(Self { schema })
-    }
-
-    fn place(&self) -> String {
-        self.beside("idempotency_key_archive")
-    }
-
-    fn beside(&self, table: &str) -> String {
-        format!("{}.{table}", self.schema)
-    }
-
-    /// The comment of a table that was detached to be dropped.
-    fn mark(&self) -> String {
-        format!("axum-idempotency: retired from {}", self.place())
-    }
-
-    async fn alter(&self, conn: &mut PgConnection, step: &str, table: &str) -> Result<(), Failure> {
-        let sql = step
-            .replace("{mark}", &self.mark().replace('\'', "''"))
-            .replace("{archive}", &self.place())
-            .replace("{table}", table);
-        conn.execute(AssertSqlSafe(sql)).await?;
-        Ok(())
-    }
-}
-
-async fn set_up(conn: &mut PgConnection) -> Result<(), Failure> {
-    raw_sql(include_str!("sql/partitions/settings.sql"))
-        .execute(conn)
-        .await?;
-    Ok(())
-}
-
-/// The name of the archive's table, as the settings have it.
-fn archive_of(db: &Database) -> String {
-    schema::qualified(db.schema(), "idempotency_key_archive")
-}
-
-async fn attached(db: &Database, conn: &mut PgConnection) -> Result<Vec<Attached>, Failure> {
-    let rows = query(include_str!("sql/partitions/list.sql"))
-        .persistent(false)
-        .bind(archive_of(db))
-        .fetch_all(conn)
-        .await?;
-    let attached = rows.iter().map(|found| {
-        let partition = Partition::new(
-            row::column(found, "name")?,
-            row::time(found, "begins")?,
-            row::time(found, "ends")?,
-        );
-        let place = row::column(found, "place")?;
-        Ok(Attached { partition, place })
-    });
-    Ok(attached.collect::<Result<_, StoreError>>()?)
-}
-
 /// However long the months are.
 const TWO_MONTHS: Duration = Duration::from_hours(24 * 62);
 
@@ -381,10 +197,8 @@ const MOST_MONTHS: usize = 240;
 
 const MOST_TRIES: u32 = 3;
 
-/// Ten attempts and their pauses come to about seven seconds.
+/// Ten attempts and their pauses come to about six seconds.
 const MOST_ATTEMPTS: u32 = 10;
+const SHORT_PAUSE: Duration = Duration::from_millis(1);
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
-
-/// A table that already has rows is read when it is attached.
-const LONGEST_STEP: Duration = Duration::from_secs(50);

@@ -23,15 +23,23 @@ use crate::support::{
     postgres::Schema,
 };
 
+mod archive;
 mod batches;
 #[cfg(feature = "conformance")]
 mod conformance;
 mod indeterminate;
 mod locks;
 mod migrations;
+#[cfg(feature = "conformance")]
+mod pairs;
+mod partitions;
+mod place;
 mod plans;
+mod retirement;
+mod runbook;
 mod sessions;
 mod setup;
+mod sweep;
 mod timeouts;
 
 /// A store in a schema of its own, on the server's clock.
