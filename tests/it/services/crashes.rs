@@ -11,6 +11,12 @@ use super::{
     ulid,
 };
 
+on_every_durable_store!(
+    after_a_crash_the_key_is_in_progress_until_its_lease_is_over_then_taken_over,
+    after_a_crash_nobody_runs_again_where_takeover_is_refused,
+    what_was_answered_under_load_survives_every_crash,
+);
+
 /// Runs a request until its effect has happened, and kills the process then.
 async fn killed_in_mid_handler(site: &Site, key: &str) -> Instant {
     let service = site.testbed().await;
@@ -29,9 +35,8 @@ fn slow(service: &Service, key: &str) -> Request {
     service.post("/echo?delay_ms=1000").key(key).body("charge")
 }
 
-#[tokio::test]
-async fn after_a_crash_the_key_is_in_progress_until_its_lease_is_over_then_taken_over() {
-    let site = Site::sqlite().set("LEASE", "2s");
+async fn after_a_crash_the_key_is_in_progress_until_its_lease_is_over_then_taken_over(site: Site) {
+    let site = site.set("LEASE", "2s");
     let mut starts = 0;
     // The restart has to be faster than the lease: it is renewed when a third
     // of it is over.
@@ -65,9 +70,8 @@ async fn after_a_crash_the_key_is_in_progress_until_its_lease_is_over_then_taken
     request.send().await.must_replay(&taken_over);
 }
 
-#[tokio::test]
-async fn after_a_crash_nobody_runs_again_where_takeover_is_refused() {
-    let site = Site::sqlite().set("LEASE", "1s").set("ABANDONED", "refuse");
+async fn after_a_crash_nobody_runs_again_where_takeover_is_refused(site: Site) {
+    let site = site.set("LEASE", "1s").set("ABANDONED", "refuse");
     let key = ulid();
     killed_in_mid_handler(&site, &key).await;
     let service = site.testbed().await;
@@ -94,9 +98,8 @@ impl Watched {
     }
 }
 
-#[tokio::test]
-async fn what_was_answered_under_load_survives_every_crash() {
-    let site = Site::sqlite().set("LEASE", &format!("{LEASE:?}"));
+async fn what_was_answered_under_load_survives_every_crash(site: Site) {
+    let site = site.set("LEASE", &format!("{LEASE:?}"));
     let mut watched: Vec<Watched> = Vec::new();
     let mut service = site.testbed().await;
     for round in 0..CRASHES {

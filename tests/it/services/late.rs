@@ -20,7 +20,7 @@ on_every_store!(
 );
 
 /// Expires soon, and is swept when `SWEEP_EVERY` says.
-fn short(site: Site, sweep_every: &str) -> Site {
+pub(super) fn short(site: Site, sweep_every: &str) -> Site {
     site.set("TTL", "1s").set("SWEEP_EVERY", sweep_every)
 }
 
@@ -37,7 +37,7 @@ async fn expired(request: &Request, first: &Answer) -> Answer {
     until("the record has expired", expired).await
 }
 
-async fn is_swept(service: &Service) {
+pub(super) async fn is_swept(service: &Service) {
     service.has_logged("swept archived=1").await;
 }
 
@@ -50,7 +50,7 @@ fn expired_key(answer: &Answer) -> Value {
 
 /// Expects a late retry's answer to tell all about the first request.
 #[track_caller]
-fn tells_of(answer: &Answer, first: &Answer, same_request: bool) {
+pub(super) fn tells_of(answer: &Answer, first: &Answer, same_request: bool) {
     let problem = expired_key(answer);
     assert_eq!(problem["original_status"], 201);
     assert_eq!(problem["resource_id"], first.json()["id"]);
@@ -228,19 +228,4 @@ async fn an_archive_of_its_own_outlives_the_store(site: Site) {
     let late = service.post("/echo?status=201").key(&key).send().await;
     tells_of(&late, &first, true);
     assert_eq!(service.executions(&key).await, 0);
-}
-
-#[tokio::test]
-async fn a_longer_ttl_opens_no_gap() {
-    let site = short(Site::sqlite(), "100ms");
-    let service = site.testbed().await;
-    let key = ulid();
-    let first = service.post("/echo?status=201").key(&key).send().await;
-    is_swept(&service).await;
-    service.stop().await;
-    // To a TTL of a day the key looks too young to have expired.
-    let service = site.set("TTL", "24h").testbed().await;
-    let late = service.post("/echo?status=201").key(&key).send().await;
-    tells_of(&late, &first, true);
-    assert_eq!(service.executions(&key).await, 1);
 }

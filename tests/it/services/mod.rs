@@ -24,6 +24,8 @@ use tokio::{
 };
 
 use self::http::{Answer, Request};
+#[cfg(feature = "postgres")]
+use crate::support::postgres::Schema;
 
 /// The named tests, once over each store.
 macro_rules! on_every_store {
@@ -35,16 +37,33 @@ macro_rules! on_every_store {
             })*
         }
 
+        on_every_durable_store!($($test),*);
+    };
+}
+
+/// The named tests, once over each store that outlives its processes and may
+/// be shared by several.
+macro_rules! on_every_durable_store {
+    ($($test:ident),* $(,)?) => {
         mod sqlite {
             $(#[tokio::test]
             async fn $test() {
                 super::$test(crate::services::Site::sqlite()).await;
             })*
         }
+
+        #[cfg(feature = "postgres")]
+        mod postgres {
+            $(#[tokio::test]
+            async fn $test() {
+                super::$test(crate::services::Site::postgres()).await;
+            })*
+        }
     };
 }
 
 mod charges;
+mod charges_together;
 mod crashes;
 mod hang_ups;
 mod http;
@@ -52,35 +71,74 @@ mod keys;
 mod late;
 mod limits;
 mod outage;
+#[cfg(feature = "postgres")]
+mod postgres;
 mod processes;
 mod races;
 mod replies;
+mod restarts;
 mod settings;
 mod shutdown;
 mod torture;
 
 /// Where a service lives: its store, a directory, its settings.
 pub(crate) struct Site {
-    dir: Arc<TempDir>,
+    place: Arc<Place>,
     store_url: String,
     settings: Vec<(&'static str, String)>,
     starts: AtomicU32,
 }
 
+/// What goes when neither a site nor a service of it is left.
+struct Place {
+    dir: TempDir,
+    #[cfg(feature = "postgres")]
+    _schema: Option<Schema>,
+}
+
+impl Place {
+    fn new() -> Self {
+        Self {
+            dir: TempDir::new().expect("a directory"),
+            #[cfg(feature = "postgres")]
+            _schema: None,
+        }
+    }
+}
+
 impl Site {
     pub(crate) fn memory() -> Self {
-        Self::new(|_| "memory:".to_owned())
+        Self::new(Place::new(), "memory:".to_owned())
     }
 
     pub(crate) fn sqlite() -> Self {
-        Self::new(|dir| format!("sqlite:{}", dir.join("service.db").display()))
+        let place = Place::new();
+        let file = place.dir.path().join("service.db");
+        Self::new(place, format!("sqlite:{}", file.display()))
     }
 
-    fn new(store_url: impl FnOnce(&Path) -> String) -> Self {
-        let dir = TempDir::new().expect("a directory");
+    /// In a schema of its own, of the server that is there for all tests.
+    #[cfg(feature = "postgres")]
+    pub(crate) fn postgres() -> Self {
+        let schema = Schema::new();
+        let url = schema.url();
+        let place = Place {
+            _schema: Some(schema),
+            ..Place::new()
+        };
+        Self::new(place, url)
+    }
+
+    /// Over a database of the test's own.
+    #[cfg(feature = "postgres")]
+    fn over(url: String) -> Self {
+        Self::new(Place::new(), url)
+    }
+
+    fn new(place: Place, store_url: String) -> Self {
         Self {
-            store_url: store_url(dir.path()),
-            dir: Arc::new(dir),
+            place: Arc::new(place),
+            store_url,
             settings: Vec::new(),
             starts: AtomicU32::new(0),
         }
@@ -90,6 +148,10 @@ impl Site {
     fn set(mut self, name: &'static str, value: &str) -> Self {
         self.settings.push((name, value.to_owned()));
         self
+    }
+
+    fn dir(&self) -> &Path {
+        self.place.dir.path()
     }
 
     /// Whether what is recorded outlives the process.
@@ -104,7 +166,7 @@ impl Site {
     /// Starts a service and waits until it listens.
     async fn start(&self, name: &'static str) -> Service {
         let start = self.starts.fetch_add(1, Ordering::Relaxed);
-        let log = self.dir.path().join(format!("{name}-{start}.log"));
+        let log = self.dir().join(format!("{name}-{start}.log"));
         let mut child = self
             .command(name)
             .stdout(Stdio::piped())
@@ -125,7 +187,7 @@ impl Site {
             child,
             address,
             log,
-            _dir: Arc::clone(&self.dir),
+            _place: Arc::clone(&self.place),
         }
     }
 
@@ -141,7 +203,7 @@ impl Site {
         let mut command = Command::new(example(name));
         command
             .kill_on_drop(true)
-            .current_dir(self.dir.path())
+            .current_dir(self.dir())
             .env_clear()
             .env("NO_COLOR", "1")
             .env("RUST_LOG", "info,sqlx=warn,axum_idempotency=debug")
@@ -176,7 +238,7 @@ struct Service {
     address: SocketAddr,
     log: PathBuf,
     /// It may outlive its site.
-    _dir: Arc<TempDir>,
+    _place: Arc<Place>,
 }
 
 impl Service {

@@ -1,14 +1,22 @@
-//! Two processes on one SQLite file.
+//! Two processes on one database.
 
 use super::{Service, Site, races::storm, settled, ulid};
+
+on_every_durable_store!(
+    a_key_sent_to_both_at_once_runs_once,
+    a_key_sent_to_both_at_once_waits_for_one_answer,
+    another_request_under_the_key_is_seen_by_the_other_process,
+    who_waits_for_a_process_that_dies_takes_over_when_the_lease_is_over,
+    a_process_that_slept_through_its_lease_has_no_second_truth,
+    a_process_that_wakes_too_early_for_the_outcome_is_told_that_it_is_unknown,
+    a_handler_that_outlasts_its_lease_keeps_it,
+);
 
 async fn two(site: &Site) -> (Service, Service) {
     tokio::join!(site.testbed(), site.testbed())
 }
 
-#[tokio::test]
-async fn a_key_sent_to_both_at_once_runs_once() {
-    let site = Site::sqlite();
+async fn a_key_sent_to_both_at_once_runs_once(site: Site) {
     let (one, other) = two(&site).await;
     for _ in 0..10 {
         let key = ulid();
@@ -29,9 +37,8 @@ async fn a_key_sent_to_both_at_once_runs_once() {
     }
 }
 
-#[tokio::test]
-async fn a_key_sent_to_both_at_once_waits_for_one_answer() {
-    let site = Site::sqlite().set("IN_FLIGHT", "wait:10s");
+async fn a_key_sent_to_both_at_once_waits_for_one_answer(site: Site) {
+    let site = site.set("IN_FLIGHT", "wait:10s");
     let (one, other) = two(&site).await;
     let key = ulid();
     let requests = [&one, &other].map(|service| {
@@ -54,9 +61,7 @@ async fn a_key_sent_to_both_at_once_waits_for_one_answer() {
     assert_eq!(one.executions(&key).await, 1);
 }
 
-#[tokio::test]
-async fn another_request_under_the_key_is_seen_by_the_other_process() {
-    let site = Site::sqlite();
+async fn another_request_under_the_key_is_seen_by_the_other_process(site: Site) {
     let (one, other) = two(&site).await;
     let key = ulid();
     let request = |service: &Service, body| service.post("/echo?delay_ms=300").key(&key).body(body);
@@ -74,11 +79,8 @@ async fn another_request_under_the_key_is_seen_by_the_other_process() {
     assert_eq!(other.executions(&key).await, 1);
 }
 
-#[tokio::test]
-async fn who_waits_for_a_process_that_dies_takes_over_when_the_lease_is_over() {
-    let site = Site::sqlite()
-        .set("IN_FLIGHT", "wait:20s")
-        .set("LEASE", "1s");
+async fn who_waits_for_a_process_that_dies_takes_over_when_the_lease_is_over(site: Site) {
+    let site = site.set("IN_FLIGHT", "wait:20s").set("LEASE", "1s");
     let (one, other) = two(&site).await;
     let key = ulid();
     let request = |service: &Service| service.post("/echo?delay_ms=700").key(&key).body("once");
@@ -95,9 +97,8 @@ async fn who_waits_for_a_process_that_dies_takes_over_when_the_lease_is_over() {
 
 /// The first process sleeps through its lease: the second takes over, and what
 /// the first does when it wakes is fenced.
-#[tokio::test]
-async fn a_process_that_slept_through_its_lease_has_no_second_truth() {
-    let site = Site::sqlite().set("LEASE", "1s");
+async fn a_process_that_slept_through_its_lease_has_no_second_truth(site: Site) {
+    let site = site.set("LEASE", "1s");
     let (one, other) = two(&site).await;
     let key = ulid();
     let request = |service: &Service| service.post("/echo?delay_ms=600").key(&key).body("once");
@@ -114,11 +115,8 @@ async fn a_process_that_slept_through_its_lease_has_no_second_truth() {
 }
 
 /// As before, but the first process wakes while the second is still at work.
-#[tokio::test]
-async fn a_process_that_wakes_too_early_for_the_outcome_is_told_that_it_is_unknown() {
-    let site = Site::sqlite()
-        .set("LEASE", "1s")
-        .set("IN_FLIGHT", "wait:20s");
+async fn a_process_that_wakes_too_early_for_the_outcome_is_told_that_it_is_unknown(site: Site) {
+    let site = site.set("LEASE", "1s").set("IN_FLIGHT", "wait:20s");
     let (one, other) = two(&site).await;
     let key = ulid();
     let request = |service: &Service| service.post("/echo?delay_ms=800").key(&key).body("once");
@@ -136,9 +134,8 @@ async fn a_process_that_wakes_too_early_for_the_outcome_is_told_that_it_is_unkno
     assert_eq!(one.executions(&key).await, 2);
 }
 
-#[tokio::test]
-async fn a_handler_that_outlasts_its_lease_keeps_it() {
-    let site = Site::sqlite().set("LEASE", "1s");
+async fn a_handler_that_outlasts_its_lease_keeps_it(site: Site) {
+    let site = site.set("LEASE", "1s");
     let (one, other) = two(&site).await;
     let key = ulid();
     let request = |service: &Service| service.post("/echo?delay_ms=2500").key(&key).body("once");

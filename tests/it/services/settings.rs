@@ -2,7 +2,9 @@
 
 use super::Site;
 
-async fn is_refused(site: Site, names: &[&str]) {
+/// Both services refuse to start and name what is wrong; returns what they say.
+pub(super) async fn is_refused(site: Site, names: &[&str]) -> String {
+    let mut said = String::new();
     for service in ["charges", "testbed"] {
         let output = site.refusal(service).await;
         let text = String::from_utf8_lossy(&output.stderr);
@@ -22,7 +24,9 @@ async fn is_refused(site: Site, names: &[&str]) {
         for debug in ["kind:", "Error {", "(0)", "panicked"] {
             assert!(!text.contains(debug), "{service}: {text}");
         }
+        said.push_str(&text);
     }
+    said
 }
 
 #[tokio::test]

@@ -32,13 +32,14 @@ async fn one_process_over_memory() {
     torture.judge(&service).await;
 }
 
-#[tokio::test]
-async fn two_processes_over_sqlite_of_which_one_is_killed() {
-    let site = short_lived(Site::sqlite());
+on_every_durable_store!(two_processes_of_which_one_is_killed);
+
+async fn two_processes_of_which_one_is_killed(site: Site) {
+    let site = short_lived(site);
     let killed = site.testbed().await;
     let site = site.set("IN_FLIGHT", "wait:1s");
     let survivor = site.testbed().await;
-    let torture = Torture::begin("two processes over SQLite", &[&killed, &survivor]);
+    let torture = Torture::begin("two processes", &[&killed, &survivor]);
     sleep(STORM / 2).await;
     torture.world.model().kill();
     torture.world.services()[0] = survivor.address;
