@@ -52,7 +52,7 @@ impl<T> PostgresBuilder<T> {
 
     /// A pool of yours, which stays open. Each statement is run in a
     /// transaction that brings its own settings: two round trips more than on
-    /// connections of our own. A store keeps up to six connections while it is
+    /// connections of our own. A store uses up to twelve connections while it is
     /// busy, and waits for them as long as the pool says.
     pub fn pool(mut self, pool: PgPool) -> Self {
         self.settings.source = Source::Pool(pool);
@@ -72,7 +72,7 @@ impl<T> PostgresBuilder<T> {
         self
     }
 
-    /// The most connections of the pool that is opened. Default: 8; a store
+    /// The most connections of the pool that is opened. Default: 12; a store
     /// makes use of 4 at least.
     pub fn max_connections(mut self, connections: u32) -> Self {
         self.settings.max_connections = connections.max(1);

@@ -194,9 +194,15 @@ impl Database {
             AssertSqlSafe(options::begin(self.session, patience)).into_sql_str()
         };
         let mut transaction = conn.begin_with(begin).await?;
-        let answer = operation.run(self, &mut transaction).await?;
-        transaction.commit().await?;
-        Ok(answer)
+        let ran = operation.run(self, &mut transaction).await;
+        match &ran {
+            Ok(_) => transaction.commit().await?,
+            // The server tells of an error before it lets go of the rows: the
+            // next try must not find them locked.
+            Err(failure) if !failure.is_broken() => transaction.rollback().await?,
+            Err(_) => {}
+        }
+        ran
     }
 
     /// How long a call may take in all.

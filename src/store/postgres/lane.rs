@@ -2,8 +2,9 @@
 //!
 //! 1. Operations wait in a lane. Its task takes all that wait, up to
 //!    [`LARGEST_BATCH`], and asks them in one statement of many rows: one round
-//!    trip and one sync of the disk for all. A lone operation goes at once;
-//!    [`MOST_UNDER_WAY`] statements of a lane are under way at a time.
+//!    trip and one sync of the disk for all. A lone operation goes at once.
+//!    Two statements of a lane are under way at a time, and up to
+//!    [`MOST_UNDER_WAY`] while they are slow.
 //! 2. Three lanes, so that none waits for another's kind: attempts (claims and
 //!    releases), outcomes, leases. Each keeps its connections while there is
 //!    work.
@@ -30,7 +31,7 @@ use futures_util::{StreamExt as _, stream::FuturesUnordered};
 use sqlx::{PgConnection, Postgres, pool::PoolConnection};
 use tokio::{
     sync::{mpsc, oneshot},
-    time::{Instant, sleep, timeout_at},
+    time::{Instant, sleep, sleep_until, timeout_at},
 };
 
 use super::{
@@ -193,13 +194,20 @@ impl Task {
     async fn run(mut self) {
         let mut under_way = FuturesUnordered::new();
         let mut taken = Vec::with_capacity(LARGEST_BATCH);
+        let mut last_sent = Instant::now();
         loop {
-            while under_way.len() < MOST_UNDER_WAY
-                && let Some(batch) = self.next_batch()
-            {
+            let next = loop {
+                let next = self.next_is_due(under_way.len(), last_sent);
+                if next.is_none_or(|next| next > Instant::now()) {
+                    break next;
+                }
+                let Some(batch) = self.next_batch() else {
+                    break None;
+                };
                 let batch = batch.ask(Arc::clone(&self.db), self.back.clone(), self.idle.pop());
                 under_way.push(batch);
-            }
+                last_sent = Instant::now();
+            };
             if self.is_drained && under_way.is_empty() {
                 return;
             }
@@ -216,9 +224,21 @@ impl Task {
                     self.waiting.extend(taken.drain(..));
                     self.is_drained = count == 0;
                 }
+                () = sleep_until(next.unwrap_or(last_sent)), if next.is_some() => {}
                 () = sleep(KEPT_WHEN_IDLE), if !self.idle.is_empty() => self.idle.clear(),
             }
         }
+    }
+
+    /// When another batch may go, if any waits.
+    fn next_is_due(&self, under_way: usize, last_sent: Instant) -> Option<Instant> {
+        let is_any = !self.waiting.is_empty() && under_way < MOST_UNDER_WAY;
+        let due = if under_way < SENT_AT_ONCE {
+            last_sent
+        } else {
+            last_sent + SENT_AFTER
+        };
+        is_any.then_some(due)
     }
 
     /// The first call of each key that is not under way, up to a size.
@@ -303,7 +323,12 @@ const LARGEST_BATCH: usize = 256;
 const HEAVIEST_BATCH: usize = 4 << 20;
 
 /// While one waits for the disk, the next is on its way.
-const MOST_UNDER_WAY: usize = 2;
+const SENT_AT_ONCE: usize = 2;
+
+/// Where disk or network are slow, so that those take longer than this, more
+/// are worth their connections.
+const SENT_AFTER: Duration = Duration::from_millis(1);
+const MOST_UNDER_WAY: usize = 4;
 
 /// Most operations that wait; the next caller waits for a place.
 const LONGEST_QUEUE: usize = 4096;

@@ -51,7 +51,7 @@ impl Default for Settings {
 }
 
 impl Settings {
-    pub(crate) const MAX_CONNECTIONS: u32 = 8;
+    pub(crate) const MAX_CONNECTIONS: u32 = 12;
     /// Both together come to less than the 5 s that the layer allows a store.
     pub(crate) const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(2);
     pub(crate) const STATEMENT_TIMEOUT: Duration = Duration::from_millis(2_500);
@@ -109,10 +109,7 @@ impl Session {
 /// What statements rely on. Each reads few rows by an index: a plan that was
 /// made while a table was empty must not read all of it once it is large, and no
 /// compilation pays for itself.
-const RELIED_ON: [(&str, &str); 2] = [
-    ("enable_seqscan", "off"),
-    ("jit", "off"),
-];
+const RELIED_ON: [(&str, &str); 2] = [("enable_seqscan", "off"), ("jit", "off")];
 
 /// For statements that are kept: one plan serves all sizes. Where they are not,
 /// a lookup in the archive would be planned for all partitions each time, and

@@ -1,7 +1,9 @@
 -- Moves the oldest expired rows into the archive of this database. Rows that
 -- somebody holds locked are left to the next sweep; an outcome that is learned
--- later wins over none; what was only speculative leaves no tombstone. $1 is
--- the time of a test's clock.
+-- later wins over none; what was only speculative leaves no tombstone. Into the
+-- archive they go in the order of their keys, as everybody's do: else a sweeper
+-- from another database and this one could wait for each other. $1 is the time
+-- of a test's clock.
 WITH expired AS MATERIALIZED (
     SELECT ctid AS place, scoped_key, fingerprint, status_code, resource_id, created_at,
            expires_at, speculative
@@ -17,6 +19,7 @@ WITH expired AS MATERIALIZED (
     SELECT scoped_key, fingerprint, coalesce(status_code, 0), resource_id, created_at, expires_at
     FROM expired
     WHERE NOT speculative
+    ORDER BY scoped_key
     ON CONFLICT (scoped_key, expired_at) DO UPDATE
     SET status_code = excluded.status_code,
         resource_id = excluded.resource_id
