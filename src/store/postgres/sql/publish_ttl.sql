@@ -21,9 +21,9 @@ WITH present AS MATERIALIZED (
     DELETE FROM idempotency_ttls
     WHERE process IN (
         SELECT process
-        FROM idempotency_ttls, horizon
+        FROM idempotency_ttls t, horizon
         WHERE process <> $1 AND published_at < since
-        FOR UPDATE OF idempotency_ttls SKIP LOCKED
+        FOR UPDATE OF t SKIP LOCKED
     )
 )
 SELECT least($2::bigint, (SELECT min(smallest) FROM others, horizon WHERE published_at >= since))
