@@ -1,6 +1,9 @@
 //! One batch of a lane: from calls to answers, whatever becomes of the statement.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, atomic::Ordering::Relaxed},
+    time::Duration,
+};
 
 use sqlx::PgConnection;
 use tokio::{
@@ -89,7 +92,12 @@ where
 {
     let mut replies = Vec::with_capacity(calls.len());
     for call in &calls {
-        replies.push(O::locked(&call.operation, db).await);
+        // The lock may be its own, of the statement whose connection broke.
+        replies.push(if call.in_doubt.load(Relaxed) {
+            Reply::AskAgain
+        } else {
+            O::locked(&call.operation, db).await
+        });
     }
     settle(calls, replies, db, back);
 }
@@ -190,6 +198,12 @@ impl<O: Grouped> Operation for Together<O> {
     const REPEATABLE: bool = true;
 
     type Answer = Vec<Reply<O::Answer>>;
+
+    fn runs_again(&self) {
+        for call in &self.0 {
+            call.in_doubt.store(true, Relaxed);
+        }
+    }
 
     async fn run(&self, db: &Database, conn: &mut PgConnection) -> Result<Self::Answer, Failure> {
         O::ask(&self.0, db, conn).await

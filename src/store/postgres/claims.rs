@@ -1,7 +1,7 @@
 //! Claims: what is fresh is written by the statement that looks; what has to be
 //! written over is, when it is still as it was read.
 
-use std::{collections::HashMap, time::Duration};
+use std::{collections::HashMap, sync::atomic::Ordering::Relaxed, time::Duration};
 
 use jiff::Timestamp;
 use sqlx::{
@@ -142,9 +142,13 @@ struct Replacement {
 }
 
 impl Replacement {
+    fn is_own(&self) -> bool {
+        self.met.token == self.record.token
+    }
+
     fn unwritten(&self) -> ClaimOutcome {
         let lease_until = lease_of(&self.met).unwrap_or(self.now);
-        if self.met.token == self.record.token && lease_until > self.now {
+        if self.is_own() && lease_until > self.now {
             return ClaimOutcome::Claimed(Lease {
                 lease_until,
                 ..self.lease.clone()
@@ -203,6 +207,8 @@ async fn replace(
                 ..replacement.lease.clone()
             }),
             None if batch[*place].asked < MOST_TRIES => continue,
+            // The lock may be its own, of the statement whose connection broke.
+            None if batch[*place].in_doubt.load(Relaxed) && !replacement.is_own() => continue,
             None => replacement.unwritten(),
         };
         replies[*place] = Reply::Answer(Ok(Claim {

@@ -52,6 +52,10 @@ pub(crate) trait Operation: Send + Sync {
 
     type Answer: Send;
 
+    /// Told that it was sent on a connection that broke, and is about to be run
+    /// again.
+    fn runs_again(&self) {}
+
     fn run(
         &self,
         db: &Database,
@@ -149,6 +153,7 @@ impl Database {
                 sleep(pause_after(conflicts)).await;
             } else if failure.is_lost() && O::REPEATABLE && broken < most_broken && !is_over {
                 broken += 1;
+                operation.runs_again();
             } else {
                 return Err(failure);
             }

@@ -23,7 +23,7 @@
 use std::{
     collections::{HashSet, VecDeque},
     future::Future,
-    sync::Arc,
+    sync::{Arc, atomic::AtomicBool},
     time::Duration,
 };
 
@@ -79,6 +79,9 @@ pub(super) struct Call<O: Grouped> {
     pub(super) operation: O,
     /// How often it has been asked without an answer.
     pub(super) asked: u32,
+    /// Whether a statement that holds it may be under way on a connection that
+    /// broke.
+    pub(super) in_doubt: AtomicBool,
     pub(super) give_up_at: Instant,
     caller: oneshot::Sender<Result<O::Answer, StoreError>>,
 }
@@ -130,6 +133,7 @@ impl Lanes {
         let job: Job = Call {
             operation,
             asked: 0,
+            in_doubt: AtomicBool::new(false),
             give_up_at,
             caller,
         }

@@ -10,6 +10,7 @@ use super::{
 };
 
 mod claims;
+mod doubt;
 mod leases;
 mod owners;
 
