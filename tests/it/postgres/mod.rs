@@ -25,6 +25,7 @@ use crate::support::{
 
 mod archive;
 mod batches;
+mod commits;
 #[cfg(feature = "conformance")]
 mod conformance;
 mod indeterminate;
