@@ -96,7 +96,7 @@ where
         replies.push(if call.in_doubt.load(Relaxed) {
             Reply::AskAgain
         } else {
-            O::locked(&call.operation, db).await
+            O::locked(&call.operation, call.asked, db).await
         });
     }
     settle(calls, replies, db, back);

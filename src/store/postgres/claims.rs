@@ -73,7 +73,10 @@ impl Grouped for ClaimRequest {
     }
 
     /// Somebody is writing the row of this key: it is in flight.
-    async fn locked(&self, db: &Database) -> Reply<Claim> {
+    async fn locked(&self, asked: u32, db: &Database) -> Reply<Claim> {
+        if asked < MOST_TRIES / 3 {
+            return Reply::AskAgain;
+        }
         let claim = db.run(&Now).await.map(|now| Claim {
             now,
             outcome: ClaimOutcome::InFlight {
@@ -286,8 +289,10 @@ pub(super) fn interval(span: Duration) -> PgInterval {
 /// A thousand years, in microseconds: longer ones would leave the calendar.
 const LONGEST_SPAN: i64 = 1_000 * 366 * 86_400 * 1_000_000;
 
-/// How often it is tried to write over a row that keeps changing or is locked.
-const MOST_TRIES: u32 = 3;
+/// How often it is tried to write over a row that keeps changing or is locked:
+/// for about half a second, so that a commit on a slow disk is told from a lock
+/// that somebody holds on to.
+const MOST_TRIES: u32 = 12;
 
 /// The longest that a claim waits for another one of its key that is just being
 /// committed; less than a quarter of every lease in the batch.

@@ -62,8 +62,12 @@ pub(super) trait Grouped: Send + Sync + Sized + 'static {
         conn: &mut PgConnection,
     ) -> impl Future<Output = Result<Vec<Reply<Self::Answer>>, Failure>> + Send;
 
-    /// The reply when a lock could not be waited for.
-    fn locked(&self, _db: &Database) -> impl Future<Output = Reply<Self::Answer>> + Send {
+    /// The reply when a lock could not be waited for, after so many times.
+    fn locked(
+        &self,
+        _asked: u32,
+        _db: &Database,
+    ) -> impl Future<Output = Reply<Self::Answer>> + Send {
         async { Reply::AskAgain }
     }
 }

@@ -28,9 +28,9 @@ async fn what_is_asked_together_shares_statements() {
         lock.until_waiting(2).await;
         lock.run("COMMIT").await;
         let attempts = all(claims).await;
-        // Two are under way at a time, and may have gone with what was there.
+        // Four are under way while they are slow, and went with what was there.
         let claimed = statements(&mut lock).await;
-        assert!((1..=3).contains(&claimed), "{claimed} for {CALLS} claims");
+        assert!((1..=6).contains(&claimed), "{claimed} for {CALLS} claims");
 
         let mut lock = lock_the_table(&fixture).await;
         let completions = start(attempts.into_iter().map(|(key, token)| {
@@ -44,7 +44,7 @@ async fn what_is_asked_together_shares_statements() {
             assert_eq!(done.expect("an answer"), Fenced::Owner);
         }
         let completed = statements(&mut lock).await;
-        assert!((1..=3).contains(&completed), "{completed} for {CALLS}");
+        assert!((1..=6).contains(&completed), "{completed} for {CALLS}");
     })
     .await;
 }
