@@ -20,8 +20,7 @@ use crate::{
         StoreError, StoreErrorKind, StoreIdentity,
         postgres::{
             Database, Failure, IntoArchive, Operation, PostgresArchiveBuilder, PostgresBuilder,
-            Time, list, prepare, prepare_ahead, retire, run_in_archive, run_with_room, status_code,
-            tombstone,
+            Time, list, prepare, prepare_ahead, retire, run_with_room, status_code, tombstone,
         },
     },
 };
@@ -132,7 +131,7 @@ impl Archive for PostgresArchive {
         key: ScopedKey,
         not_before: Option<Timestamp>,
     ) -> Result<Option<Tombstone>, StoreError> {
-        run_in_archive(&self.db, &Lookup { key, not_before }).await
+        self.db.run(&Lookup { key, not_before }).await
     }
 
     async fn insert(&self, rows: &[Tombstone]) -> Result<(), StoreError> {
@@ -155,7 +154,7 @@ impl Archive for PostgresArchive {
             status,
             resource_id,
         };
-        run_in_archive(&self.db, &amend).await
+        self.db.run(&amend).await
     }
 
     async fn prune(&self, now: Timestamp, limit: u32) -> Result<u64, StoreError> {

@@ -91,9 +91,7 @@ pub use self::{
 pub(crate) use self::{
     database::{Database, Operation},
     error::Failure,
-    partitions::{
-        IntoArchive, list, prepare, prepare_ahead, retire, run_in_archive, run_with_room,
-    },
+    partitions::{IntoArchive, list, prepare, prepare_ahead, retire, run_with_room},
     row::{status_code, tombstone},
     time::Time,
 };

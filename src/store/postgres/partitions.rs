@@ -15,7 +15,7 @@
 use std::{collections::BTreeSet, future::Future, time::Duration};
 
 use jiff::Timestamp;
-use tokio::time::{Instant, sleep};
+use tokio::time::sleep;
 
 use super::{
     database::{Database, Operation},
@@ -77,16 +77,6 @@ pub(crate) async fn retire(
     Ok(retired)
 }
 
-/// Runs what uses the archive.
-pub(crate) async fn run_in_archive<O: Operation>(
-    db: &Database,
-    operation: &O,
-) -> Result<O::Answer, StoreError> {
-    db.check_open(O::WHAT)?;
-    let ran = in_its_turn(db, operation).await;
-    ran.map_err(|failure| failure.into_store_error(O::WHAT))
-}
-
 /// What writes into the archive.
 pub(crate) trait IntoArchive: Operation {
     /// The months in which its rows expired.
@@ -105,7 +95,7 @@ pub(crate) async fn run_with_room<O: IntoArchive>(
     db.check_open(O::WHAT)?;
     let mut tries = 0;
     loop {
-        match in_its_turn(db, operation).await {
+        match db.run_on(&mut None, operation).await {
             // More rows may expire meanwhile.
             Err(failure) if failure.is_missing_partition() && tries < MOST_TRIES => tries += 1,
             ran => return ran.map_err(|failure| failure.into_store_error(O::WHAT)),
@@ -117,21 +107,6 @@ pub(crate) async fn run_with_room<O: IntoArchive>(
                  sweeper run all the time, and may it make partitions?"
             );
             make(db, month).await?;
-        }
-    }
-}
-
-/// A statement waits for a lock for a moment only. In the archive it comes back:
-/// whoever is in its way, a change of the partitions or another insertion of the
-/// same row, is soon gone.
-async fn in_its_turn<O: Operation>(db: &Database, operation: &O) -> Result<O::Answer, Failure> {
-    let deadline = Instant::now() + db.patience();
-    loop {
-        match db.run_on(&mut None, operation).await {
-            Err(failure) if failure.is_locked() && Instant::now() < deadline => {
-                sleep(SHORT_PAUSE).await;
-            }
-            ran => return ran,
         }
     }
 }
@@ -199,6 +174,5 @@ const MOST_TRIES: u32 = 3;
 
 /// Ten attempts and their pauses come to about six seconds.
 const MOST_ATTEMPTS: u32 = 10;
-const SHORT_PAUSE: Duration = Duration::from_millis(1);
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
