@@ -34,6 +34,9 @@ if ((${#missing[@]})); then
 fi
 command -v cargo >/dev/null || { echo "tests/run.sh: install Rust $(sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml) or later first" >&2; exit 1; }
 
+# Most tests wait for a server, a disk or a lease, and few for a core.
+export RUST_TEST_THREADS=${RUST_TEST_THREADS:-$((3 * $(nproc)))}
+
 # The services under test are built before the tests that start them.
 cargo build --all-features --examples
 if (($#)); then

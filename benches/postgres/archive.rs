@@ -89,10 +89,13 @@ pub(crate) async fn sweeps(url: &str) {
         let filled = sqlx::query(fill).bind(rows).execute(&mut connection).await;
         filled.expect("rows");
     }
-    sqlx::raw_sql("VACUUM ANALYZE plain_keys, axum_idempotency_bench.idempotency_keys; CHECKPOINT")
-        .execute(&mut connection)
-        .await
-        .expect("statistics");
+    for step in [
+        "VACUUM ANALYZE plain_keys, axum_idempotency_bench.idempotency_keys",
+        "CHECKPOINT",
+    ] {
+        let done = sqlx::raw_sql(step).execute(&mut connection).await;
+        done.expect("statistics");
+    }
     let mut ratios = Vec::new();
     for _ in 0..BATCHES {
         let begun = Instant::now();
