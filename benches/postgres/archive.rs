@@ -82,13 +82,12 @@ pub(crate) async fn sweeps(url: &str) {
     let (store, archive) = open(url).await;
     let mut connection = PgConnection::connect(url).await.expect("a connection");
     let rows = i64::from(BATCH) * i64::try_from(BATCHES).expect("a few");
-    for fill in [
-        include_str!("fill_plain.sql"),
-        include_str!("fill_store.sql"),
-    ] {
-        let filled = sqlx::query(fill).bind(rows).execute(&mut connection).await;
-        filled.expect("rows");
-    }
+    let plain = include_str!("fill_plain.sql");
+    let completed = include_str!("complete_plain.sql");
+    fill(&mut connection, plain, completed, rows).await;
+    let ours = include_str!("fill_store.sql");
+    let completed = include_str!("complete_store.sql");
+    fill(&mut connection, ours, completed, rows).await;
     for step in [
         "VACUUM ANALYZE plain_keys, axum_idempotency_bench.idempotency_keys",
         "CHECKPOINT",
@@ -121,11 +120,11 @@ pub(crate) async fn beside_a_sweep(url: &str) {
     let mut connection = PgConnection::connect(url).await.expect("a connection");
     let mut ratios = Vec::new();
     for round in 0..6 {
-        let filled = sqlx::query(include_str!("fill_store.sql"))
-            .bind(10 * i64::from(BATCH))
-            .execute(&mut connection)
-            .await;
-        filled.expect("rows");
+        let (claimed, completed) = (
+            include_str!("fill_store.sql"),
+            include_str!("complete_store.sql"),
+        );
+        fill(&mut connection, claimed, completed, 10 * i64::from(BATCH)).await;
         let load = || drive(16, ROUND, || request(store.clone(), vec![b'x'; 512]));
         let idle = load().await;
         let sweep = async {
@@ -144,6 +143,22 @@ pub(crate) async fn beside_a_sweep(url: &str) {
     println!("p99 of 16 at once while a sweeper runs, against idle");
     println!("  {:.2} (at most: 2)", median(ratios));
     store.close().await;
+}
+
+/// Rows that were claimed and then completed, as in their life.
+async fn fill(
+    connection: &mut PgConnection,
+    claim: &'static str,
+    complete: &'static str,
+    rows: i64,
+) {
+    let filled = sqlx::query(claim)
+        .bind(rows)
+        .execute(&mut *connection)
+        .await;
+    filled.expect("rows");
+    let completed = sqlx::query(complete).execute(connection).await;
+    completed.expect("outcomes");
 }
 
 async fn open(url: &str) -> (PostgresStore, PostgresArchive) {

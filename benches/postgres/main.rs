@@ -1,6 +1,7 @@
 //! `cargo bench --features postgres --bench postgres`: what PostgreSQL costs, as
 //! ratios against plain statements in the same run. `DATABASE_URL` names the
-//! server; `tests/postgres.sh` starts one.
+//! server; `tests/postgres.sh` starts one. After `--` come the names of what is to
+//! be measured: fresh, lookup, sweep, beside; without any, all are.
 
 #![allow(
     clippy::cast_precision_loss,
@@ -29,9 +30,22 @@ fn main() {
             .execute(&mut connection)
             .await
             .expect("the plain table");
-        fresh::requests(&url).await;
-        archive::sweeps(&url).await;
-        archive::beside_a_sweep(&url).await;
-        archive::lookups(&url).await;
+        let names: Vec<String> = std::env::args()
+            .skip(1)
+            .filter(|argument| !argument.starts_with('-'))
+            .collect();
+        let is_wanted = |name: &str| names.is_empty() || names.iter().any(|one| one == name);
+        if is_wanted("fresh") {
+            fresh::requests(&url).await;
+        }
+        if is_wanted("lookup") {
+            archive::lookups(&url).await;
+        }
+        if is_wanted("sweep") {
+            archive::sweeps(&url).await;
+        }
+        if is_wanted("beside") {
+            archive::beside_a_sweep(&url).await;
+        }
     });
 }
