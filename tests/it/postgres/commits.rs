@@ -20,14 +20,14 @@ struct Line {
 impl Line {
     /// On the store's own connections, and on a pool of the user's.
     async fn both() -> [Self; 2] {
-        let (schema, proxy) = place().await;
+        let (schema, proxy) = place();
         let store = PostgresStore::builder().url(proxy.url());
         let unnamed = Self {
             store: store.named_statements(false).open().await.expect("a store"),
             proxy,
             _schema: schema,
         };
-        let (schema, proxy) = place().await;
+        let (schema, proxy) = place();
         let pool = PgPool::connect(&proxy.url()).await.expect("a pool");
         let pooled = Self {
             store: PostgresStore::builder()
@@ -50,9 +50,9 @@ impl Line {
     }
 }
 
-async fn place() -> (Schema, Proxy) {
+fn place() -> (Schema, Proxy) {
     let schema = Schema::new();
-    let proxy = Proxy::before(&schema.url()).await;
+    let proxy = Proxy::before(&schema.url());
     (schema, proxy)
 }
 

@@ -44,7 +44,7 @@ impl Scene {
         change: impl FnOnce(PostgresStoreBuilder) -> PostgresStoreBuilder,
     ) -> Self {
         let schema = Schema::new();
-        let proxy = Proxy::before(&schema.url()).await;
+        let proxy = Proxy::before(&schema.url());
         let builder = match cut {
             Cut::Statement => PostgresStore::builder().url(proxy.url()),
             Cut::Commit => {
@@ -190,7 +190,7 @@ async fn a_claim_of_unknown_result_is_released_by_its_token() {
             Cut::Commit => {
                 let claim = tokio::time::timeout(2 * LIMIT, scene.store.claim(request));
                 let Ok(lost) = claim.await else {
-                    scene.proxy.accept().await;
+                    scene.proxy.accept();
                     let released = scene.store.release(key("k"), token).await;
                     let _either = released.expect("an answer");
                     return;
@@ -203,7 +203,7 @@ async fn a_claim_of_unknown_result_is_released_by_its_token() {
         assert!(begun.elapsed() < 2 * LIMIT + Duration::from_secs(1));
         assert_eq!(scene.records().await, 2, "the server has done it");
 
-        scene.proxy.accept().await;
+        scene.proxy.accept();
         let released = scene.store.release(key("k"), token).await;
         assert_eq!(released.expect("an answer"), Fenced::Owner);
         assert_eq!(scene.records().await, 1);
@@ -222,7 +222,7 @@ async fn a_server_that_was_away_is_found_again() {
             let store = scene.store.clone();
             async move { store.complete(key("k"), token, completion(201)).await }
         });
-        scene.proxy.accept().await;
+        scene.proxy.accept();
         let done = done.await.expect("no panic");
         assert_eq!(done.expect("within its patience"), Fenced::Owner);
     })

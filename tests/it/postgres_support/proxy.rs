@@ -21,7 +21,7 @@ struct Scene {
 impl Scene {
     async fn set() -> Self {
         let schema = Schema::new();
-        let proxy = Proxy::before(&schema.url()).await;
+        let proxy = Proxy::before(&schema.url());
         let mut witness = connect(&schema.url()).await;
         make_notes(&mut witness).await;
         Self {
@@ -156,7 +156,7 @@ async fn who_is_refused_finds_nobody_and_the_others_stay() {
         assert_eq!(refused.kind(), std::io::ErrorKind::ConnectionRefused);
         take_note(&mut scene.client, "stays").await.unwrap();
 
-        scene.proxy.accept().await;
+        scene.proxy.accept();
         let mut client = connect(&scene.proxy.url()).await;
         take_note(&mut client, "again").await.unwrap();
     })

@@ -25,7 +25,7 @@ macro_rules! on_stores_that_fail {
         mod postgres {
             $(#[tokio::test]
             async fn $test() {
-                super::$test(super::Outage::postgres().await).await;
+                super::$test(super::Outage::postgres()).await;
             })*
         }
     };
@@ -60,9 +60,9 @@ impl Outage {
     }
 
     #[cfg(feature = "postgres")]
-    async fn postgres() -> Self {
+    fn postgres() -> Self {
         let schema = Schema::new();
-        let proxy = Proxy::before(&schema.url()).await;
+        let proxy = Proxy::before(&schema.url());
         Self {
             site: Site::over(proxy.url()),
             cause: Cause::Silence {

@@ -53,7 +53,7 @@ async fn what_is_asked_together_shares_statements() {
 async fn a_lone_request_costs_two_round_trips_and_a_replay_one() {
     in_time(async {
         let schema = Schema::new();
-        let proxy = Proxy::before(&schema.url()).await;
+        let proxy = Proxy::before(&schema.url());
         let store = PostgresStore::open(&proxy.url()).await.expect("a store");
         let once = async |n: u32| {
             let before = proxy.round_trips();

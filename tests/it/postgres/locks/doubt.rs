@@ -16,7 +16,7 @@ use crate::support::postgres::Proxy;
 async fn claim_cut_in_commit(fixture: &Fixture, claim: ClaimRequest) -> u32 {
     let mut raw = fixture.raw().await;
     raw.script(SLOW_COMMIT).await;
-    let proxy = Proxy::before(&fixture.schema.url()).await;
+    let proxy = Proxy::before(&fixture.schema.url());
     let store = PostgresStore::open(&proxy.url()).await.expect("a store");
     let (answer, ()) = tokio::join!(store.claim(claim), async {
         is_committing(&mut raw).await;

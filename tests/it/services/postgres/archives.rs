@@ -81,7 +81,7 @@ async fn is_late_again(request: &Request) -> Answer {
 /// The store goes on, and gives claims that the archive has to judge.
 async fn while_only_the_archive_is_away(store_down: &str) {
     let archive = Schema::new();
-    let mut proxy = Proxy::before(&archive.url()).await;
+    let mut proxy = Proxy::before(&archive.url());
     let site = short(Site::postgres(), "100ms")
         .set("ARCHIVE_URL", &proxy.url())
         .set("STORE_DOWN", store_down);
@@ -93,7 +93,7 @@ async fn while_only_the_archive_is_away(store_down: &str) {
     for _ in 0..3 {
         is_refused(&request.send().await);
     }
-    proxy.accept().await;
+    proxy.accept();
     tells_of(&is_late_again(&request).await, &first, true);
 
     proxy.stall();

@@ -14,7 +14,7 @@ use crate::{
 #[tokio::test]
 async fn connections_that_break_under_load_lose_no_answer_and_repeat_no_effect() {
     let cluster = Cluster::start().await;
-    let proxy = Proxy::before(&cluster.url()).await;
+    let proxy = Proxy::before(&cluster.url());
     let site = Site::over(proxy.url());
     let (one, other) = two(&site).await;
     let terms = Terms {

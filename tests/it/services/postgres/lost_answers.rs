@@ -20,7 +20,7 @@ struct Line {
 impl Line {
     async fn new() -> Self {
         let schema = Schema::new();
-        let proxy = Proxy::before(&schema.url()).await;
+        let proxy = Proxy::before(&schema.url());
         let service = Site::over(proxy.url()).testbed().await;
         Self {
             proxy,

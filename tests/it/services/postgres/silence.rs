@@ -40,7 +40,7 @@ async fn a_server_that_falls_silent_under_load_loses_no_answer_and_repeats_no_ef
 #[tokio::test]
 async fn a_service_that_is_cut_off_for_longer_than_its_leases_has_no_second_truth() {
     let cluster = Cluster::start().await;
-    let proxy = Proxy::before(&cluster.url()).await;
+    let proxy = Proxy::before(&cluster.url());
     let lease = |site: Site| site.set("LEASE", "2s");
     let cut_off = lease(Site::over(proxy.url())).testbed().await;
     let other = lease(Site::over(cluster.url())).testbed().await;

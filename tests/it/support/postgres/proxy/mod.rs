@@ -7,7 +7,7 @@ mod switches;
 use std::{io, net::SocketAddr, sync::Arc};
 
 use tokio::{
-    net::{TcpListener, TcpStream},
+    net::{TcpListener, TcpSocket, TcpStream},
     task::JoinHandle,
 };
 
@@ -20,19 +20,22 @@ use super::{address::Address, port};
 pub(crate) struct Proxy {
     server: Address,
     port: u16,
+    /// Bound to the port and never listening, so that nobody else takes it while
+    /// connections are refused.
+    _reserved: TcpSocket,
     switches: Arc<Switches>,
     listening: Option<JoinHandle<()>>,
 }
 
 impl Proxy {
     /// In front of a server, on a port of its own.
-    pub(crate) async fn before(server_url: &str) -> Self {
+    pub(crate) fn before(server_url: &str) -> Self {
         let server = Address::parse(server_url);
         let switches = Arc::new(Switches::default());
-        let (port, listener) = loop {
+        let (port, reserved, listener) = loop {
             let port = port::free();
-            if let Ok(listener) = listen(port).await {
-                break (port, listener);
+            if let Ok((reserved, listener)) = reserve(port) {
+                break (port, reserved, listener);
             }
         };
         let listening = accept(listener, server.place(), Arc::clone(&switches));
@@ -40,6 +43,7 @@ impl Proxy {
             listening: Some(tokio::spawn(listening)),
             server,
             port,
+            _reserved: reserved,
             switches,
         }
     }
@@ -76,9 +80,9 @@ impl Proxy {
     }
 
     /// After a refusal, takes connections again.
-    pub(crate) async fn accept(&mut self) {
+    pub(crate) fn accept(&mut self) {
         if self.listening.is_none() {
-            let listener = listen(self.port).await.expect("the port is still free");
+            let listener = listen(self.port).expect("the port is reserved");
             let listening = accept(listener, self.server.place(), Arc::clone(&self.switches));
             self.listening = Some(tokio::spawn(listening));
         }
@@ -127,8 +131,24 @@ impl Drop for Proxy {
     }
 }
 
-async fn listen(port: u16) -> io::Result<TcpListener> {
-    TcpListener::bind(SocketAddr::from(([127, 0, 0, 1], port))).await
+/// The port, and who listens on it first.
+fn reserve(port: u16) -> io::Result<(TcpSocket, TcpListener)> {
+    let reserved = TcpSocket::new_v4()?;
+    reserved.set_reuseport(true)?;
+    reserved.bind(on_loopback(port))?;
+    Ok((reserved, listen(port)?))
+}
+
+fn listen(port: u16) -> io::Result<TcpListener> {
+    let socket = TcpSocket::new_v4()?;
+    socket.set_reuseaddr(true)?;
+    socket.set_reuseport(true)?;
+    socket.bind(on_loopback(port))?;
+    socket.listen(1_024)
+}
+
+fn on_loopback(port: u16) -> SocketAddr {
+    SocketAddr::from(([127, 0, 0, 1], port))
 }
 
 async fn accept(listener: TcpListener, server: String, switches: Arc<Switches>) {
