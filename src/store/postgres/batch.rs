@@ -71,17 +71,35 @@ async fn ask_together<O>(
         return;
     }
     calls.sort_by_cached_key(|call| call.operation.key().to_string());
+    if let Some((calls, failure)) = ask_once(calls, db, back, kept).await {
+        ask_in_halves(calls, &failure, db, back);
+    }
+}
+
+/// One statement. Returns several calls of which a single one may have made it
+/// fail; all others have their answer, or are asked again.
+async fn ask_once<O>(
+    calls: Vec<Call<O>>,
+    db: &Arc<Database>,
+    back: &mpsc::WeakSender<Job>,
+    kept: &mut Kept,
+) -> Option<(Vec<Call<O>>, Failure)>
+where
+    O: Grouped,
+    Call<O>: Into<Job>,
+{
     let together = Together(calls);
     let asked = db.run_on(kept, &together).await;
     let calls = together.0;
     match asked {
         Ok(replies) => settle(calls, replies, db, back),
         Err(failure) if calls.len() > 1 && failure.may_be_of_one_row() => {
-            ask_in_halves(calls, &failure, db, back);
+            return Some((calls, failure));
         }
         Err(failure) if failure.is_locked() => pass_over(calls, db, back).await,
         Err(failure) => fail(calls, &failure),
     }
+    None
 }
 
 /// What a lone call leads to that waited for a lock in vain.
@@ -123,16 +141,8 @@ fn ask_in_halves<O>(
         let mut kept = None;
         let mut parts = halves(calls);
         while let Some(part) = parts.pop() {
-            let together = Together(part);
-            let asked = own.run_on(&mut kept, &together).await;
-            let part = together.0;
-            match asked {
-                Ok(replies) => settle(part, replies, &own, &back),
-                Err(failure) if part.len() > 1 && failure.may_be_of_one_row() => {
-                    parts.extend(halves(part));
-                }
-                Err(failure) if failure.is_locked() => pass_over(part, &own, &back).await,
-                Err(failure) => fail(part, &failure),
+            if let Some((part, _)) = ask_once(part, &own, &back, &mut kept).await {
+                parts.extend(halves(part));
             }
         }
     });

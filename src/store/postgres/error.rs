@@ -126,10 +126,13 @@ pub(super) fn store_error(what: &'static str, error: Arc<sqlx::Error>) -> StoreE
     }
 }
 
+pub(super) const WRONG_URL: &str =
+    "the URL cannot be used: write postgres://USER:PASSWORD@HOST:PORT/DATABASE";
+
 /// What to do about an error that goes on until somebody does it.
 fn remedy(error: &sqlx::Error) -> Option<&'static str> {
     if let sqlx::Error::Configuration(_) = error {
-        return Some("the URL cannot be used: write postgres://USER:PASSWORD@HOST:PORT/DATABASE");
+        return Some(WRONG_URL);
     }
     if let sqlx::Error::Tls(_) = error {
         return Some(

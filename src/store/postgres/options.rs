@@ -9,7 +9,7 @@ use sqlx::{
 use tokio::time::timeout;
 
 use super::{
-    error::{is_refused, store_error},
+    error::{WRONG_URL, is_refused, store_error},
     sql::Schema,
 };
 use crate::{clock::Clock, store::StoreError};
@@ -194,8 +194,6 @@ pub(super) async fn connect(
 }
 
 fn parse(url: &str) -> Result<PgConnectOptions, StoreError> {
-    const WRONG_URL: &str =
-        "the URL cannot be used: write postgres://USER:PASSWORD@HOST:PORT/DATABASE";
     if !(url.starts_with("postgres://") || url.starts_with("postgresql://")) {
         return Err(StoreError::setup(WRONG_URL, "its scheme is not postgres"));
     }

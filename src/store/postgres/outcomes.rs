@@ -80,11 +80,7 @@ impl Grouped for Complete {
             .fetch_all(&mut *conn)
             .await?;
         let done = by_key(&done, |_| Ok(()))?;
-        let fates = if done.len() < batch.len() {
-            fates(&keys, &tokens, db, conn).await?
-        } else {
-            HashMap::new()
-        };
+        let fates = fates_unless_all(done.len(), &keys, &tokens, db, conn).await?;
         Ok(replies(batch, |key| {
             match (done.get(&key), fates.get(&key)) {
                 (Some(()), _) | (_, Some(Fate::Completed)) => Reply::Answer(Ok(Fenced::Owner)),
@@ -127,11 +123,7 @@ impl Grouped for Release {
             .fetch_all(&mut *conn)
             .await?;
         let released = by_key(&released, |_| Ok(()))?;
-        let fates = if released.len() < batch.len() {
-            fates(&keys, &tokens, db, conn).await?
-        } else {
-            HashMap::new()
-        };
+        let fates = fates_unless_all(released.len(), &keys, &tokens, db, conn).await?;
         Ok(replies(batch, |key| {
             match (released.get(&key), fates.get(&key)) {
                 (Some(()), _) => Reply::Answer(Ok(Fenced::Owner)),
@@ -170,11 +162,7 @@ impl Grouped for Renewal {
             .fetch_all(&mut *conn)
             .await?;
         let renewed = by_key(&renewed, |row| row::time(row, "lease_until"))?;
-        let fates = if renewed.len() < batch.len() {
-            fates(&keys, &tokens, db, conn).await?
-        } else {
-            HashMap::new()
-        };
+        let fates = fates_unless_all(renewed.len(), &keys, &tokens, db, conn).await?;
         let reply = |call: &Call<Self>| {
             let key = call.operation.key;
             Reply::Answer(Ok(match (renewed.get(&key), fates.get(&key)) {
@@ -223,12 +211,17 @@ enum Fate {
     InProgress,
 }
 
-async fn fates(
+/// What became of the rows, unless all of them were written.
+async fn fates_unless_all(
+    written: usize,
     keys: &[String],
     tokens: &[Uuid],
     db: &Database,
     conn: &mut PgConnection,
 ) -> Result<HashMap<ScopedKey, Fate>, Failure> {
+    if written == keys.len() {
+        return Ok(HashMap::new());
+    }
     let rows = db
         .query(&db.sql.fate)
         .bind(keys)

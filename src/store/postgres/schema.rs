@@ -15,7 +15,10 @@ use sqlx::{
     raw_sql,
 };
 
-use super::{error::store_error, sql::Schema};
+use super::{
+    error::store_error,
+    sql::{Schema, TABLES},
+};
 use crate::store::StoreError;
 
 /// The migrations of this crate, for whoever runs them by hand. They are
@@ -260,12 +263,6 @@ fn setup_error(error: MigrateError) -> StoreError {
 }
 
 const BOOKKEEPING: &str = "_axum_idempotency_migrations";
-
-const TABLES: [&str; 3] = [
-    "idempotency_keys",
-    "idempotency_key_archive",
-    "idempotency_ttls",
-];
 
 /// How the name of a migration begins that older versions of this crate can
 /// live with.

@@ -65,7 +65,8 @@ impl Schema {
 /// Longer names are cut off by the server.
 const LONGEST_NAME: usize = 63;
 
-const TABLES: [&str; 3] = [
+/// The tables of a store and its archive.
+pub(super) const TABLES: [&str; 3] = [
     "idempotency_keys",
     "idempotency_key_archive",
     "idempotency_ttls",
