@@ -78,7 +78,6 @@ impl Database {
         }
         schema::probe(&mut conn, schema.as_ref()).await?;
         let _already_gone = conn.close().await;
-        // Of a pool of the user's, what that says.
         let acquire_timeout = pool.options().get_acquire_timeout();
         Ok(Arc::new(Self {
             identity: StoreIdentity::new(),

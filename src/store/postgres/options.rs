@@ -180,7 +180,11 @@ pub(super) async fn connect(
             }
         }
     };
-    let conn = first(&options, settings.acquire_timeout).await?;
+    // Of a pool of the user's, what that says.
+    let patience = pool.as_ref().map_or(settings.acquire_timeout, |pool| {
+        pool.options().get_acquire_timeout()
+    });
+    let conn = first(&options, patience).await?;
     let pool = pool.unwrap_or_else(|| {
         PgPoolOptions::new()
             .max_connections(settings.max_connections)

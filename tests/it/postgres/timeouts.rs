@@ -145,7 +145,7 @@ async fn a_connection_of_a_shared_pool_is_waited_for_as_long_as_the_pool_says() 
             .expect("a pool");
         let store = PostgresStore::builder()
             .pool(pool.clone())
-            .acquire_timeout(Duration::from_millis(10))
+            .acquire_timeout(Duration::from_micros(1))
             .statement_timeout(STATEMENT);
         let store = store.open().await;
         let Ok(store) = store else {
