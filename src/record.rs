@@ -16,6 +16,10 @@ use crate::{fingerprint::Fingerprint, scope::ScopedKey};
 pub struct OwnerToken(Uuid);
 
 impl OwnerToken {
+    /// How many bytes it has.
+    #[cfg(feature = "redis")]
+    pub(crate) const LENGTH: usize = 16;
+
     /// A token that no other attempt has.
     pub fn random() -> Self {
         Self(Uuid::new_v4())

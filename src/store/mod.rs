@@ -59,17 +59,19 @@ use crate::{
     scope::ScopedKey,
 };
 
-#[cfg(any(feature = "sqlite", feature = "postgres"))]
+#[cfg(any(feature = "sqlite", feature = "postgres", feature = "redis"))]
 mod codec;
 mod error;
 mod memory;
 #[cfg(feature = "postgres")]
 pub mod postgres;
+#[cfg(feature = "redis")]
+pub mod redis;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
 
 #[cfg(doc)]
-use crate::claim::ClaimOutcome;
+use crate::claim::{ArchiveLookup, ClaimOutcome};
 
 pub use self::{
     error::{StoreError, StoreErrorKind},
@@ -82,6 +84,11 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     /// Tells handles of one store from handles of another: layers that share a
     /// store share one table of requests in flight.
     fn identity(&self) -> StoreIdentity;
+
+    /// How long records stay by themselves. Default: [`Keeps::UntilSwept`].
+    fn keeps(&self) -> Keeps {
+        Keeps::UntilSwept
+    }
 
     /// Asks whether an attempt may run. See the rules of
     /// [`decide`](crate::claim::decide).
@@ -184,6 +191,21 @@ impl StoreIdentity {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         Self(NEXT.fetch_add(1, Ordering::Relaxed))
     }
+}
+
+/// How long a record stays in a store by itself.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Keeps {
+    /// Until a sweep takes it. The default.
+    #[default]
+    UntilSwept,
+    /// Until it expires, when no sweep sees it go; or until the server loses its
+    /// memory. So its outcome is archived before it is recorded, and
+    /// [`ArchiveLookup::AllKeys`] asks for every key, however young.
+    UntilExpired,
+    /// Until room is needed: as [`Keeps::UntilExpired`], and a layer is built
+    /// only with an archive and [`ArchiveLookup::AllKeys`].
+    UntilEvicted,
 }
 
 /// Whether a call under a token took effect.

@@ -30,6 +30,8 @@ mod principals;
 mod problem_documents;
 mod ranks;
 mod reconcile;
+#[cfg(feature = "redis")]
+mod redis;
 mod rejections;
 mod request_bodies;
 mod response_bodies;

@@ -14,6 +14,8 @@ mod gate;
 mod logs;
 #[cfg(feature = "postgres")]
 pub(crate) mod postgres;
+#[cfg(feature = "redis")]
+pub(crate) mod redis;
 mod script;
 mod shop;
 #[cfg(feature = "sqlite")]

@@ -1,0 +1,3 @@
+-- The time. The key only chooses the server, so that it is always the same one's.
+
+return now

@@ -1,0 +1,3 @@
+//! What is special about the Redis store.
+
+mod conformance;
