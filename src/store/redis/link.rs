@@ -18,7 +18,7 @@ use super::{
 };
 
 pub(super) enum Link {
-    Server(Server),
+    Server(Box<Server>),
     Cluster(ClusterConnection),
 }
 
@@ -48,11 +48,11 @@ impl Link {
                     .set_number_of_retries(RECONNECTIONS);
                 let connection =
                     ConnectionManager::new_with_config(client.clone(), config.clone()).await?;
-                Ok(Self::Server(Server {
+                Ok(Self::Server(Box::new(Server {
                     client,
                     config,
                     connection: Mutex::new(connection),
-                }))
+                })))
             }
             Target::Cluster(nodes) => {
                 let client = ClusterClient::builder(nodes)

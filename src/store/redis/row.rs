@@ -61,7 +61,7 @@ fn in_progress(key: ScopedKey, fields: Vec<Value>) -> Result<Record, StoreError>
         attempt: fields.number("attempt")?,
         created_at: from_micros(fields.number("created_at")?),
         expires_at: from_micros(fields.number("expires_at")?),
-        fingerprint: fingerprint(fields.bytes("fingerprint")?.into())?,
+        fingerprint: fingerprint(&fields.bytes("fingerprint")?)?,
         state: RecordState::InProgress {
             lease_until: from_micros(fields.number("lease_until")?),
             speculative: fields.bytes("speculative")? == b"1",
@@ -79,7 +79,7 @@ fn completed(key: ScopedKey, mut bytes: Bytes) -> Result<Record, StoreError> {
     let expires_at = from_micros(bytes.get_i64());
     let token = token(&bytes.split_to(OwnerToken::LENGTH))?;
     let length = usize::from(bytes.get_u16());
-    let fingerprint = fingerprint(part(&mut bytes, length, "fingerprint")?)?;
+    let fingerprint = fingerprint(&part(&mut bytes, length, "fingerprint")?)?;
     let id = match bytes.try_get_u8() {
         Ok(length) => part(&mut bytes, usize::from(length), "resource_id")?,
         Err(_) => return Err(StoreError::corrupt("resource_id")),
@@ -157,11 +157,11 @@ fn token(bytes: &[u8]) -> Result<OwnerToken, StoreError> {
     Ok(OwnerToken::from_bytes(bytes))
 }
 
-fn fingerprint(bytes: Bytes) -> Result<Fingerprint, StoreError> {
+fn fingerprint(bytes: &[u8]) -> Result<Fingerprint, StoreError> {
     if bytes.is_empty() {
         return Err(StoreError::corrupt("fingerprint"));
     }
-    Ok(Fingerprint::from_bytes(&bytes[..]))
+    Ok(Fingerprint::from_bytes(bytes))
 }
 
 const VERSION: u8 = 1;
