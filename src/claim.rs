@@ -75,8 +75,10 @@ pub struct KeyAge {
     pub timestamp: Option<Timestamp>,
     /// The policy's mode.
     pub lookup: ArchiveLookup,
-    /// The age from which a record of this key may already have been
-    /// archived; `None` without an archive.
+    /// The age from which a record of this key may already be gone; `None`
+    /// without an archive. Zero where it may be gone at any age: then
+    /// [`ArchiveLookup::AllKeys`] asks for every key, also for one whose
+    /// timestamp is ahead.
     pub lookup_after: Option<Duration>,
 }
 
@@ -111,13 +113,16 @@ impl KeyAge {
             return Err(KeyError::TimestampMissing);
         }
         let too_far = timestamp.is_some_and(|timestamp| between(now, timestamp) > REFUSED_AHEAD);
-        if too_far && self.lookup != ArchiveLookup::AllKeys {
+        let all = self.lookup == ArchiveLookup::AllKeys;
+        if too_far && !all {
             return Err(KeyError::TimestampFuture);
         }
         // What is too far ahead now may once have been too far to count.
-        let old = |lookup_after| match timestamp {
-            Some(timestamp) if !too_far => between(timestamp, now) > lookup_after,
-            _ => self.lookup == ArchiveLookup::AllKeys,
+        let old = |lookup_after: Duration| match timestamp {
+            Some(timestamp) if !too_far => {
+                between(timestamp, now) > lookup_after || (all && lookup_after.is_zero())
+            }
+            _ => all,
         };
         Ok(JudgedAge {
             expires_at: after(timestamp.map_or(now, |timestamp| timestamp.max(now)), ttl),
@@ -199,6 +204,20 @@ pub struct CompletedRecord {
     pub expires_at: Timestamp,
     /// The outcome.
     pub completion: Completion,
+}
+
+impl CompletedRecord {
+    /// What remains of the record once it has expired.
+    pub(crate) fn tombstone(&self, key: ScopedKey) -> Tombstone {
+        Tombstone {
+            key,
+            fingerprint: self.fingerprint.clone(),
+            status: self.completion.status,
+            resource_id: self.completion.resource_id.clone(),
+            created_at: self.created_at,
+            expired_at: self.expires_at,
+        }
+    }
 }
 
 /// What a store does with the row it found.

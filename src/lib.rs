@@ -179,6 +179,7 @@ mod in_force;
 mod key;
 mod layer;
 mod leases;
+mod outcome;
 #[cfg(feature = "postgres")]
 mod partition;
 mod pending;

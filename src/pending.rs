@@ -12,7 +12,8 @@ use tokio_util::task::TaskTracker;
 use crate::{
     flights::{Ending, Leader},
     leases::HeldLease,
-    record::{Completion, OwnerToken},
+    outcome::Outcome,
+    record::OwnerToken,
     scope::ScopedKey,
     store::{Fenced, Store, StoreError},
 };
@@ -34,7 +35,7 @@ pub(crate) struct Pending {
 #[derive(Debug)]
 pub(crate) enum Call {
     /// The handler ran: record its outcome.
-    Complete(Completion, Ending),
+    Complete(Box<Outcome>, Ending),
     /// The handler did not run, or its status is not kept: give the claim back.
     Release,
 }
@@ -123,9 +124,9 @@ async fn work_off(pending: Arc<PendingCalls>) {
 
 async fn tell(store: &dyn Store, pending: &Pending) -> Result<Fenced, StoreError> {
     match &pending.call {
-        Call::Complete(completion, _) => {
-            let completion = completion.clone();
-            store.complete(pending.key, pending.token, completion).await
+        Call::Complete(outcome, _) => {
+            let lease = pending.flight.as_ref().map(|(_, lease)| lease);
+            outcome.tell(store, pending.key, pending.token, lease).await
         }
         Call::Release => store.release(pending.key, pending.token).await,
     }

@@ -17,7 +17,7 @@ use tokio::time::{Instant, timeout};
 
 use crate::{
     archive::Archive,
-    claim::{Claim, ClaimOutcome, ClaimRequest, KeyAge},
+    claim::{ArchiveLookup, Claim, ClaimOutcome, ClaimRequest, KeyAge},
     detached::Bound,
     flights::{Ending, Leader, Role, WaiterCaps},
     handle::StoreHandle,
@@ -26,7 +26,7 @@ use crate::{
     record::OwnerToken,
     rejection::Rejection,
     scope::ScopeSecret,
-    store::{StoreError, StoreErrorKind},
+    store::{Keeps, StoreError, StoreErrorKind},
 };
 
 mod attempt;
@@ -155,10 +155,10 @@ where
             return Led::Answered(setup.replay(&record).map_err(Refusal::Rejected));
         }
         ClaimOutcome::Mismatch => Rejection::KeyReused,
-        ClaimOutcome::Expired(tombstone) => setup.late(&attempt, &tombstone),
-        ClaimOutcome::Abandoned { created_at } => Rejection::OutcomeUnknown {
-            created_at: Some(created_at),
-        },
+        ClaimOutcome::Expired(tombstone) => Box::pin(setup.expired(&attempt, *tombstone)).await,
+        ClaimOutcome::Abandoned { created_at } => {
+            Box::pin(setup.abandoned(&attempt, created_at)).await
+        }
         ClaimOutcome::Refused(reason) => Rejection::KeyInvalid { reason },
     };
     Led::Answered(Err(Refusal::Rejected(rejection)))
@@ -264,10 +264,7 @@ impl Setup {
             age: KeyAge {
                 timestamp: attempt.key_timestamp,
                 lookup: self.policy.archive_lookup,
-                lookup_after: self
-                    .archive
-                    .as_ref()
-                    .map(|_| smallest.saturating_sub(LOOKUP_MARGIN)),
+                lookup_after: self.archive.as_ref().map(|_| self.lookup_after(smallest)),
             },
             abandoned: self.policy.abandoned,
         };
@@ -283,6 +280,22 @@ impl Setup {
         }
         let changing = "the record changed its fingerprint scheme with every claim";
         Err(unsent(StoreError::unavailable("claim", changing)))
+    }
+
+    /// From which age on the archive is asked about a key, with `smallest` the
+    /// smallest TTL in force. Where records may be lost, no key is too young.
+    fn lookup_after(&self, smallest: Duration) -> Duration {
+        let may_be_lost = self.handle.store.keeps() != Keeps::UntilSwept;
+        if may_be_lost && self.policy.archive_lookup == ArchiveLookup::AllKeys {
+            return Duration::ZERO;
+        }
+        smallest.saturating_sub(LOOKUP_MARGIN)
+    }
+
+    /// The archive, where outcomes go into it before they are recorded.
+    fn archives_first(&self) -> Option<&Arc<dyn Archive>> {
+        let archive = self.archive.as_ref()?;
+        (self.handle.store.keeps() != Keeps::UntilSwept).then_some(archive)
     }
 
     /// A call that takes longer than the policy allows counts as unreachable.

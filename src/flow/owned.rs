@@ -326,7 +326,7 @@ where
     };
     // Those who waited here need no record to get the first answer.
     let shared = match &call {
-        Call::Complete(completion, _) => Ending::Unrecorded(Arc::new(completion.clone())),
+        Call::Complete(outcome, _) => Ending::Unrecorded(Arc::new(outcome.completion.clone())),
         Call::Release => Ending::Gone,
     };
     if claim_may_land_until.is_some() {
@@ -373,6 +373,52 @@ pub(super) fn message(panic: &(dyn Any + Send)) -> &str {
 }
 
 impl Setup {
+    /// The answer about a record that expired and has not been swept yet.
+    pub(super) async fn expired(&self, attempt: &Attempt, tombstone: Tombstone) -> Rejection {
+        if tombstone.has_outcome() {
+            return self.late(attempt, &tombstone);
+        }
+        match self.archived_outcome(attempt, tombstone.created_at).await {
+            Ok(known) => self.late(attempt, &known.unwrap_or(tombstone)),
+            Err(rejection) => rejection,
+        }
+    }
+
+    /// The answer about an attempt that lapsed where nothing may run again.
+    pub(super) async fn abandoned(&self, attempt: &Attempt, created_at: Timestamp) -> Rejection {
+        match self.archived_outcome(attempt, created_at).await {
+            Ok(Some(known)) => Rejection::ResponseNotKept {
+                original_status: known.status,
+                resource_id: known.resource_id,
+                created_at,
+            },
+            Ok(None) => Rejection::OutcomeUnknown {
+                created_at: Some(created_at),
+            },
+            Err(rejection) => rejection,
+        }
+    }
+
+    /// Where outcomes are archived first, an attempt that the store knows no
+    /// outcome of may have got as far as that.
+    async fn archived_outcome(
+        &self,
+        attempt: &Attempt,
+        created_at: Timestamp,
+    ) -> Result<Option<Tombstone>, Rejection> {
+        let Some(archive) = self.archives_first() else {
+            return Ok(None);
+        };
+        let key = attempt.scoped_key;
+        match self.in_time(archive.lookup(key, Some(created_at))).await {
+            Ok(found) => Ok(found.filter(Tombstone::has_outcome)),
+            Err(error) => {
+                tracing::error!(scoped_key = %key, error = %error.causes(), "archive lookup failed: the outcome is not known yet");
+                Err(Rejection::unavailable())
+            }
+        }
+    }
+
     /// The answer to a late retry, from what is left of the record.
     pub(super) fn late(&self, attempt: &Attempt, tombstone: &Tombstone) -> Rejection {
         let known = tombstone.has_outcome();

@@ -20,11 +20,13 @@ use crate::{
     claim::CompletedRecord,
     flights::Ending,
     handler::Recording,
+    outcome::{ArchiveFirst, Outcome, with_outcome},
     pending::{Call, Pending},
-    record::{Completion, KeptResponse, RecordState, ResourceId},
+    record::{Completion, KeptResponse, Record, RecordState, ResourceId, Tombstone},
     rejection::Rejection,
     resource,
-    store::Fenced,
+    scope::ScopedKey,
+    store::{Fenced, StoreError},
 };
 
 impl Owned {
@@ -79,8 +81,10 @@ impl Owned {
             expires_at: self.lease.expires_at,
             completion: completion.clone(),
         });
+        let first = setup.archive_first(Some(record.tombstone(self.scoped_key)));
+        let outcome = Box::new(Outcome::new(completion, first));
         let tell =
-            || setup.in_time(store.complete(self.scoped_key, self.token, completion.clone()));
+            || setup.in_time(outcome.tell(&**store, self.scoped_key, self.token, Some(&self.held)));
         let mut told = tell().await;
         // A lease that is over may have gone to another attempt, whose outcome
         // would be a second truth beside this one.
@@ -105,7 +109,7 @@ impl Owned {
                 setup.handle.pending.add(Pending {
                     key: self.scoped_key,
                     token: self.token,
-                    call: Call::Complete(completion, Ending::Completed(record)),
+                    call: Call::Complete(outcome, Ending::Completed(record)),
                     claim_may_land_until: None,
                     flight: Some((self.leader, self.held)),
                 });
@@ -177,7 +181,42 @@ impl Setup {
             return (Call::Release, Ok(response));
         }
         let (completion, response) = self.completion(response).await;
-        (Call::Complete(completion, Ending::Gone), Ok(response))
+        let outcome = Box::new(Outcome::new(completion, self.archive_first(None)));
+        (Call::Complete(outcome, Ending::Gone), Ok(response))
+    }
+
+    /// Where an outcome goes first: into the archive, where records leave the
+    /// store by themselves.
+    fn archive_first(&self, tombstone: Option<Tombstone>) -> Option<ArchiveFirst> {
+        let archive = self.archives_first()?;
+        Some(ArchiveFirst {
+            archive: Arc::clone(archive),
+            tombstone,
+        })
+    }
+
+    /// The same for an outcome that was learned later, of an attempt that left
+    /// none.
+    pub(crate) async fn archive_lapsed(
+        &self,
+        key: ScopedKey,
+        completion: &Completion,
+    ) -> Result<(), StoreError> {
+        let Some(archive) = self.archives_first() else {
+            return Ok(());
+        };
+        let store = &self.handle.store;
+        let record = store.get(key).await?;
+        let now = store.now().await?;
+        let ran_and_lapsed =
+            |record: &Record| !record.has_live_lease(now) && !record.is_speculative();
+        let tombstone = record
+            .filter(ran_and_lapsed)
+            .and_then(|record| with_outcome(record, completion));
+        match tombstone {
+            Some(tombstone) => archive.insert(&[tombstone]).await,
+            None => Ok(()),
+        }
     }
 
     /// Holds the response as far as it can be kept.

@@ -22,7 +22,7 @@ use crate::{
     record::{Completion, ResourceId},
     rejection::Rejection,
     scope::{ScopeSecret, ScopedKey},
-    store::{Store, StoreError},
+    store::{Keeps, Store, StoreError},
     sweep::Sweeper,
 };
 
@@ -69,7 +69,8 @@ impl IdempotencyLayer {
     /// # Errors
     ///
     /// [`ConfigError::ArchiveMissing`] when the policy needs an archive and
-    /// this layer has none.
+    /// this layer has none; [`ConfigError::StoreEvicts`] when the store needs
+    /// one that is asked for all keys.
     pub fn with_policy(&self, policy: Policy) -> Result<Self, ConfigError> {
         Self::assemble(
             Setup {
@@ -110,6 +111,7 @@ impl IdempotencyLayer {
             resource_id: resource_id.clone(),
             response: None,
         };
+        self.setup.archive_lapsed(key, &completion).await?;
         if self.setup.handle.store.amend(key, completion).await? {
             return Ok(true);
         }
@@ -171,8 +173,12 @@ impl IdempotencyLayer {
     }
 
     fn assemble(setup: Setup, problems: Arc<Problems>) -> Result<Self, ConfigError> {
-        if setup.archive.is_none() && setup.policy.archive_lookup == ArchiveLookup::AllKeys {
+        let asks_for_all = setup.policy.archive_lookup == ArchiveLookup::AllKeys;
+        if setup.archive.is_none() && asks_for_all {
             return Err(ConfigError::ArchiveMissing);
+        }
+        if setup.handle.store.keeps() == Keeps::UntilEvicted && !asks_for_all {
+            return Err(ConfigError::StoreEvicts);
         }
         setup.handle.ttls.add(setup.policy.ttl);
         Ok(Self {

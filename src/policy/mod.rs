@@ -150,6 +150,10 @@ pub enum ConfigError {
     LateStatus(StatusCode),
     /// The policy asks an archive about every key, but the layer has none.
     ArchiveMissing,
+    /// The store may evict records inside their window
+    /// ([`Keeps::UntilEvicted`](crate::store::Keeps::UntilEvicted)), and the
+    /// policy does not ask an archive about every key.
+    StoreEvicts,
     /// The layer has no policy.
     PolicyMissing,
     /// The scope secret is empty.
@@ -183,6 +187,9 @@ impl fmt::Display for ConfigError {
             Self::ArchiveMissing => {
                 f.write_str("ArchiveLookup::AllKeys needs an archive: give the layer one")
             }
+            Self::StoreEvicts => f.write_str(
+                "the store may evict records inside their window: set its maxmemory-policy to noeviction, or give the layer an archive and its policies ArchiveLookup::AllKeys",
+            ),
             Self::PolicyMissing => f.write_str("the layer needs a policy"),
             Self::EmptySecret => f.write_str("the scope secret must not be empty"),
             Self::BadUri(uri) => write!(f, "{uri:?} is no URI"),

@@ -9,7 +9,7 @@ use std::{
 
 /// From the ground up. Modules of one row do not know each other, except those
 /// joined by `+`, whose traits name each other.
-const RANKS: [&str; 10] = [
+const RANKS: [&str; 11] = [
     "canonical clock detached key partition timestamp ttl",
     "scope",
     "fingerprint",
@@ -17,6 +17,7 @@ const RANKS: [&str; 10] = [
     "body claim handler rejection resource",
     "archive+store policy",
     "conformance flights in_force leases sweep",
+    "outcome",
     "pending",
     "handle",
     "flow",

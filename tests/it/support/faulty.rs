@@ -12,7 +12,7 @@ use axum_idempotency::{
     Completion, ExpiredRecord, OwnerToken, Record, ResourceId, ScopedKey, Tombstone,
     archive::Archive,
     claim::{Claim, ClaimRequest},
-    store::{Fenced, Renewal, Renewed, Store, StoreError, StoreIdentity, TtlNotice},
+    store::{Fenced, Keeps, Renewal, Renewed, Store, StoreError, StoreIdentity, TtlNotice},
 };
 use jiff::Timestamp;
 
@@ -64,6 +64,10 @@ impl Deref for FaultyStore {
 impl Store for FaultyStore {
     fn identity(&self) -> StoreIdentity {
         self.identity
+    }
+
+    fn keeps(&self) -> Keeps {
+        self.inner.keeps()
     }
 
     async fn claim(&self, request: ClaimRequest) -> Result<Claim, StoreError> {

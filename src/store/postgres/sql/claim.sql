@@ -33,7 +33,9 @@ WITH met AS MATERIALIZED (
     SELECT scoped_key, new_fingerprint, new_token, 1, now, greatest(now, told_time) + ttl,
            coalesce($10, clock_timestamp()) + lease,
            lookup_after IS NOT NULL
-               AND CASE WHEN told_time <= now + $11 THEN now - told_time > lookup_after
+               AND CASE WHEN told_time <= now + $11
+                        THEN now - told_time > lookup_after
+                             OR all_keys AND lookup_after = interval '0'
                         ELSE all_keys END
     FROM met
     WHERE token IS NULL AND NOT refused
