@@ -111,6 +111,25 @@ pub(super) async fn all_keys_asks_unless_the_key_is_young(fixture: &dyn Fixture)
     }
 }
 
+pub(super) async fn all_keys_asks_for_the_youngest_where_any_may_be_gone(fixture: &dyn Fixture) {
+    let store = &*fixture.store();
+    let present = now(store).await;
+    for (name, timestamp) in [("present", present), ("ahead", later(present, HOUR))] {
+        for (lookup, asks) in [
+            (ArchiveLookup::AllKeys, true),
+            (ArchiveLookup::RequireTimestamped, false),
+        ] {
+            let mut request = timestamped(&format!("{name}-{lookup:?}"), timestamp, lookup);
+            request.age.lookup_after = Some(Duration::ZERO);
+            // The clock may run by itself.
+            if asks || name == "ahead" {
+                let lease = claim(store, &request).await.claimed("a fresh key");
+                same(&lease.ask_archive, &asks, "whether to ask the archive");
+            }
+        }
+    }
+}
+
 pub(super) async fn without_an_archive_no_key_asks(fixture: &dyn Fixture) {
     let store = &*fixture.store();
     let old = before(now(store).await, 2 * TTL);

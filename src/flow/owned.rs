@@ -123,7 +123,12 @@ impl Owned {
             }
             Ok(Some(tombstone)) => {
                 let late = self.setup.late(attempt, &tombstone);
-                self.give_back().await;
+                let released = self.release().await;
+                // An attempt that has taken over since archived it ahead of its
+                // time: its record answers.
+                if released == Some(Fenced::Stale) && tombstone.expired_at > self.now {
+                    return Err(self.not_ours());
+                }
                 Err(late)
             }
             Ok(None) if self.is_beyond(&*archive, attempt) => {
@@ -133,6 +138,11 @@ impl Owned {
             }
             Ok(None) => Ok(self),
         }
+    }
+
+    /// The answer when another attempt owns the record by now.
+    fn not_ours(&self) -> Rejection {
+        Rejection::in_progress(self.claimed.elapsed(), self.setup.policy.lease)
     }
 
     /// Whether the key is older than anything the archive still holds.
@@ -195,8 +205,7 @@ impl Owned {
                 Ok(_) => {
                     // Another attempt owns the record now, or it has expired,
                     // and would look as if something had run.
-                    let longest = self.setup.policy.lease;
-                    let rejection = Rejection::in_progress(self.claimed.elapsed(), longest);
+                    let rejection = self.not_ours();
                     self.give_back().await;
                     return Err(rejection);
                 }

@@ -80,20 +80,22 @@ async fn all_keys_means_every_key_that_is_not_provably_young(backend: Backend) {
     let shop = all_keys(backend.shop()).open().await;
     let young = backend.ulid_made_before(Duration::ZERO);
     shop.post("/charges").key(&young).send().await.expect_run(1);
+    // What a store may have lost may be gone at any age.
+    let of_the_young = usize::from(backend.archives_first());
     assert_eq!(
         shop.archive.calls(Verb::Lookup),
-        0,
+        of_the_young,
         "a key that is provably young"
     );
-    for (lookups, key) in [(1, "order-1"), (2, "f81d4fae-7dec-41d0-a765-00a0c91e6bf6")] {
+    for (others, key) in [(1, "order-1"), (2, "f81d4fae-7dec-41d0-a765-00a0c91e6bf6")] {
         shop.post("/charges")
             .key(key)
             .send()
             .await
-            .expect_run(1 + lookups);
+            .expect_run(1 + others);
         assert_eq!(
             shop.archive.calls(Verb::Lookup),
-            lookups,
+            of_the_young + others,
             "{key} may be old"
         );
     }
@@ -285,7 +287,13 @@ async fn a_takeover_that_finds_no_outcome_in_the_archive_runs_nothing(backend: B
     backend.clock.advance(Duration::from_secs(30));
     let shop = backend.shop().open().await;
     let late = shop.post("/charges").key("order-1").send().await;
-    late.expect_problem(409, "idempotency_key_expired", Retry::Reconcile);
+    // Where outcomes are archived first, that of a fenced attempt may be known.
+    let code = if backend.archives_first() {
+        "idempotency_response_not_kept"
+    } else {
+        "idempotency_key_expired"
+    };
+    late.expect_problem(409, code, Retry::Reconcile);
     assert_eq!(shop.work.runs(), 0, "it ran again");
     let record = backend
         .record("order-1")

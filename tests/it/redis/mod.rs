@@ -1,3 +1,6 @@
 //! What is special about the Redis store.
 
 mod conformance;
+mod crash_points;
+mod loss;
+mod places;

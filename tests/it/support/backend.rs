@@ -4,10 +4,12 @@ use std::{any::Any, fmt, sync::Arc, time::Duration};
 
 #[cfg(feature = "postgres")]
 use axum_idempotency::store::postgres::PostgresStore;
+#[cfg(feature = "redis")]
+use axum_idempotency::store::redis::RedisStore;
 use axum_idempotency::{
     Clock, IdempotencyKey, ManualClock, Principal, Record, Scope, ScopedKey, Sweeper, Tombstone,
     archive::{Archive, MemoryArchive},
-    store::{MemoryStore, Store},
+    store::{Keeps, MemoryStore, Store},
 };
 use http::Method;
 use jiff::Timestamp;
@@ -63,6 +65,30 @@ impl Backend {
         }
     }
 
+    #[cfg(feature = "redis")]
+    pub(crate) async fn redis() -> Self {
+        let prefix = super::redis::prefix();
+        Self::redis_beside(&prefix, MemoryArchive::new(), ()).await
+    }
+
+    /// A Redis store beside an archive, and what that lives in.
+    #[cfg(feature = "redis")]
+    pub(crate) async fn redis_beside(
+        prefix: &str,
+        archive: impl Archive,
+        held: impl Any + Send + Sync,
+    ) -> Self {
+        let clock = ManualClock::default();
+        let builder = RedisStore::builder().url(super::redis::server_url());
+        let store = builder.prefix(prefix).clock(clock.clone()).open().await;
+        Self {
+            archive: Arc::new(archive),
+            store: Arc::new(store.expect("the server is there")),
+            clock,
+            _held: Arc::new(held),
+        }
+    }
+
     /// A memory store whose clock goes on as tokio's does, for tests that let
     /// time pass by itself. The clock that the test moves makes it jump.
     pub(crate) fn on_tokio_time() -> Self {
@@ -87,6 +113,12 @@ impl Backend {
             store: Arc::new(store.build()),
             ..memory
         }
+    }
+
+    /// Whether records leave the store by themselves, so that outcomes are
+    /// archived first, and no key is too young to ask about.
+    pub(crate) fn archives_first(&self) -> bool {
+        self.store.keeps() != Keeps::UntilSwept
     }
 
     /// The store as one process sees it.

@@ -86,6 +86,17 @@ macro_rules! on_every_backend {
                 }
             )+
         }
+
+        #[cfg(feature = "redis")]
+        mod redis {
+            $(
+                #[tokio::test]
+                async fn $test() {
+                    let backend = $crate::support::Backend::redis().await;
+                    $crate::support::in_time(super::$test(backend)).await;
+                }
+            )+
+        }
     };
 }
 
