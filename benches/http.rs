@@ -16,66 +16,36 @@ use tokio::{
 
 use crate::measure;
 
-const CONNECTIONS: usize = 32;
-/// A store each, so that memory is reused as a sweeper would have it.
-const STORES: usize = 6;
-const ROUNDS: usize = 10;
+/// How long one side is measured at a time.
 const ROUND: Duration = Duration::from_millis(150);
 
-pub(crate) async fn throughput() {
-    let keys = Arc::new(AtomicU64::new(0));
-    let fresh_keys = || Keys::Fresh(Arc::clone(&keys));
-    let (mut fresh_ratios, mut replay_ratios, mut bares) = (vec![], vec![], vec![]);
-    for store in 0..STORES {
-        let bare = Server::start(measure::bare()).await;
-        let fresh = Server::start(crate::protected()).await;
-        let replay = Server::start(crate::protected()).await;
-        // Warm up, and record what is replayed.
-        for server in [&bare, &fresh, &replay] {
-            drive(server.port, Keys::Repeated).await;
-        }
-        for _ in 0..ROUNDS {
-            let alone = drive(bare.port, fresh_keys()).await;
-            let first = drive(fresh.port, fresh_keys()).await;
-            let again = drive(replay.port, Keys::Repeated).await;
-            // The first store's memory is the process's first: it is not counted.
-            if store > 0 {
-                fresh_ratios.push(first / alone);
-                replay_ratios.push(again / alone);
-                bares.push(alone);
-            }
-        }
-    }
-    println!(
-        "HTTP throughput, memory store, 1 KiB JSON, {CONNECTIONS} connections, against the bare handler"
-    );
-    println!(
-        "  fresh   {:.3} (to reach: 0.90)",
-        measure::median(fresh_ratios)
-    );
-    println!(
-        "  replay  {:.3} (to reach: 1.00)",
-        measure::median(replay_ratios)
-    );
-    println!(
-        "  (the bare handler served {:.0} requests a second)",
-        measure::median(bares)
-    );
-}
-
-struct Server {
+pub(crate) struct Server {
     port: u16,
     task: tokio::task::JoinHandle<()>,
 }
 
 impl Server {
-    async fn start(router: Router) -> Self {
+    pub(crate) async fn start(router: Router) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let port = listener.local_addr().expect("an address").port();
         let task = tokio::spawn(async move {
             axum::serve(listener, router).await.expect("a server");
         });
         Self { port, task }
+    }
+
+    /// Requests a second over so many connections for one round. Anything but
+    /// the handler's answer fails.
+    pub(crate) async fn drive(&self, connections: usize, keys: &Keys) -> f64 {
+        let begun = Instant::now();
+        let connections = (0..connections)
+            .map(|number| tokio::spawn(requests(self.port, number, keys.clone(), begun)));
+        let connections: Vec<_> = connections.collect();
+        let mut served = 0;
+        for connection in connections {
+            served += connection.await.expect("a connection's count");
+        }
+        served as f64 / begun.elapsed().as_secs_f64()
     }
 }
 
@@ -86,45 +56,44 @@ impl Drop for Server {
 }
 
 #[derive(Clone)]
-enum Keys {
+pub(crate) enum Keys {
     Fresh(Arc<AtomicU64>),
     /// One key a connection.
     Repeated,
 }
 
-/// Requests a second over all connections for one round.
-async fn drive(port: u16, keys: Keys) -> f64 {
-    let begun = Instant::now();
-    let connections = (0..CONNECTIONS).map(|number| {
-        let keys = keys.clone();
-        tokio::spawn(async move {
-            let mut stream = TcpStream::connect(("127.0.0.1", port)).await.expect("a connection");
-            stream.set_nodelay(true).expect("no delay");
-            let body = measure::kibibyte();
-            let mut answer = vec![0; 8 * 1024];
-            let mut served = 0_u64;
-            while begun.elapsed() < ROUND {
-                let key = match &keys {
-                    Keys::Fresh(next) => next.fetch_add(1, Ordering::Relaxed),
-                    Keys::Repeated => u64::MAX - number as u64,
-                };
-                let request = format!(
-                    "POST /charges HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\nauthorization: Bearer token\r\nidempotency-key: key-{key}\r\ncontent-length: {}\r\n\r\n{body}",
-                    body.len()
-                );
-                stream.write_all(request.as_bytes()).await.expect("a request sent");
-                read_answer(&mut stream, &mut answer).await;
-                served += 1;
-            }
-            served
-        })
-    });
-    let connections: Vec<_> = connections.collect();
-    let mut served = 0;
-    for connection in connections {
-        served += connection.await.expect("a connection's count");
+impl Keys {
+    pub(crate) fn fresh() -> Self {
+        Self::Fresh(Arc::default())
     }
-    served as f64 / begun.elapsed().as_secs_f64()
+}
+
+/// Sends one request after the other, and tells how many were answered.
+async fn requests(port: u16, number: usize, keys: Keys, begun: Instant) -> u64 {
+    let mut stream = TcpStream::connect(("127.0.0.1", port))
+        .await
+        .expect("a connection");
+    stream.set_nodelay(true).expect("no delay");
+    let body = measure::kibibyte();
+    let mut answer = vec![0; 8 * 1024];
+    let mut served = 0;
+    while begun.elapsed() < ROUND {
+        let key = match &keys {
+            Keys::Fresh(next) => next.fetch_add(1, Ordering::Relaxed),
+            Keys::Repeated => u64::MAX - number as u64,
+        };
+        let request = format!(
+            "POST /charges HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\nauthorization: Bearer token\r\nidempotency-key: key-{key}\r\ncontent-length: {}\r\n\r\n{body}",
+            body.len()
+        );
+        stream
+            .write_all(request.as_bytes())
+            .await
+            .expect("a request sent");
+        read_answer(&mut stream, &mut answer).await;
+        served += 1;
+    }
+    served
 }
 
 async fn read_answer(stream: &mut TcpStream, buffer: &mut [u8]) {
