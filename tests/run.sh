@@ -20,17 +20,31 @@ missing=()
 for need in "${needs[@]}"; do
     has "${need%%:*}" >/dev/null || missing+=("${need##*:}")
 done
+# One of the two serves as Redis.
+has redis-server >/dev/null || has valkey-server >/dev/null || missing+=(redis-server)
+
+can_install=
+if command -v apt-get >/dev/null && [ "$(id -u)" = 0 ]; then
+    can_install=1 as_root=()
+elif command -v apt-get >/dev/null && sudo -n true 2>/dev/null; then
+    can_install=1 as_root=(sudo -n)
+fi
+install() {
+    "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends "$@"
+}
+
 if ((${#missing[@]})); then
-    if command -v apt-get >/dev/null && [ "$(id -u)" = 0 ]; then
-        as_root=()
-    elif command -v apt-get >/dev/null && sudo -n true 2>/dev/null; then
-        as_root=(sudo -n)
-    else
-        echo "tests/run.sh: install these first: ${missing[*]}" >&2
-        exit 1
-    fi
+    [ "$can_install" ] || { echo "tests/run.sh: install these first: ${missing[*]}" >&2; exit 1; }
     "${as_root[@]}" apt-get update -qq
-    "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends "${missing[@]}"
+    install "${missing[@]}"
+fi
+# The tests try Valkey beside Redis where Debian has it, which is not everywhere.
+if [ "$can_install" ] && ! has valkey-server >/dev/null; then
+    for package in valkey-server valkey; do
+        apt-cache show "$package" >/dev/null 2>&1 || continue
+        install "$package" || echo "tests/run.sh: goes on without Valkey" >&2
+        break
+    done
 fi
 command -v cargo >/dev/null || { echo "tests/run.sh: install Rust $(sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml) or later first" >&2; exit 1; }
 
@@ -40,7 +54,7 @@ export RUST_TEST_THREADS=${RUST_TEST_THREADS:-$((3 * $(nproc)))}
 # The services under test are built before the tests that start them.
 cargo build --all-features --examples
 if (($#)); then
-    exec tests/postgres.sh cargo test --all-features --test it -- "$@"
+    exec tests/postgres.sh tests/redis.sh cargo test --all-features --test it -- "$@"
 fi
-tests/postgres.sh cargo test --all-features --lib --tests
+tests/postgres.sh tests/redis.sh cargo test --all-features --lib --tests
 cargo test --all-features --doc

@@ -17,6 +17,7 @@ pub(crate) mod postgres;
 #[cfg(feature = "redis")]
 pub(crate) mod redis;
 mod script;
+pub(crate) mod servers;
 mod shop;
 #[cfg(feature = "sqlite")]
 mod sqlite;

@@ -5,7 +5,7 @@ use std::fmt;
 /// A connection URL, taken apart as far as tests rewrite it. Its parts are
 /// text as it stands in the URL.
 #[derive(Clone, Debug)]
-pub(super) struct Address {
+pub(crate) struct Address {
     /// User and, after a colon, password.
     pub login: String,
     pub host: String,

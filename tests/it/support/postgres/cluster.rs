@@ -2,8 +2,8 @@
 
 use std::fs;
 
-use super::{
-    address::Address,
+use super::address::Address;
+use crate::support::servers::{
     daemon::Daemon,
     home::Home,
     port,

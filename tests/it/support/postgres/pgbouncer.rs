@@ -1,6 +1,7 @@
 //! A connection pooler in front of a server.
 
-use super::{address::Address, daemon::Daemon, home::Home, port, programs, until};
+use super::address::Address;
+use crate::support::servers::{daemon::Daemon, home::Home, port, programs, until};
 
 /// PgBouncer in transaction pooling: each transaction of a client may get
 /// another of its few connections to the server. It ends when the value is

@@ -4,12 +4,7 @@
 //! ends by a simple query, a function call or a sync is another. The server
 //! ends its answer to each by saying that it is ready.
 
-use std::{
-    collections::HashMap,
-    convert::Infallible,
-    io,
-    sync::{Mutex, MutexGuard, PoisonError},
-};
+use std::{collections::HashMap, convert::Infallible, io};
 
 use tokio::{
     io::{AsyncWriteExt as _, BufReader},
@@ -19,15 +14,12 @@ use tokio::{
     },
 };
 
-use super::{
-    messages::{
-        BIND, CLOSE, FUNCTION_CALL, Message, NO_ENCRYPTION, PARSE, QUERY, READY_FOR_QUERY, SYNC,
-    },
-    switches::{Rest, Switches},
+use super::messages::{
+    BIND, CLOSE, FUNCTION_CALL, Message, NO_ENCRYPTION, PARSE, QUERY, READY_FOR_QUERY, SYNC,
 };
+use crate::support::servers::proxy::{Answer, Progress, Switches};
 
-/// Passes messages on until an answer is withheld, which is all that is not an
-/// error here. Both sides are closed afterwards.
+/// See [`Upstream::pass`](super::Upstream::pass).
 pub(super) async fn pass(
     mut client: TcpStream,
     mut server: TcpStream,
@@ -38,23 +30,16 @@ pub(super) async fn pass(
     start(&mut client, &mut server, switches).await?;
     let (from_client, to_client) = client.into_split();
     let (from_server, to_server) = server.into_split();
-    let progress = Mutex::new(Progress {
-        asked: 1,
-        ..Progress::default()
-    });
+    let progress = Progress::after(1, switches);
     let requests = Requests {
         progress: &progress,
         statements: HashMap::new(),
         switches,
     };
-    let answers = Answers {
-        progress: &progress,
-        switches,
-    };
     tokio::select! {
         // What a server says before it closes still arrives.
         biased;
-        ended = answers.pass(from_server, to_client) => ended,
+        ended = progress.pass_answers::<Message>(from_server, to_client) => ended,
         failed = requests.pass(from_client, to_server) => match failed? {},
     }
 }
@@ -75,20 +60,8 @@ async fn start(
     }
 }
 
-#[derive(Default)]
-struct Progress {
-    asked: usize,
-    answered: usize,
-    /// The request from which on no answer is passed on.
-    withheld: Option<(usize, Rest)>,
-}
-
-fn lock(progress: &Mutex<Progress>) -> MutexGuard<'_, Progress> {
-    progress.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 struct Requests<'a> {
-    progress: &'a Mutex<Progress>,
+    progress: &'a Progress<'a>,
     /// The texts of prepared statements by their names.
     statements: HashMap<Vec<u8>, Vec<u8>>,
     switches: &'a Switches,
@@ -126,75 +99,28 @@ impl Requests<'_> {
                 let (_portal, rest) = Message::split_string(content);
                 let (name, parameters) = Message::split_string(rest);
                 let text = self.statements.get(name).map_or(&[][..], Vec::as_slice);
-                self.withhold_if_armed_for([text, parameters]);
+                self.progress.withhold_if_armed_for(&[text, parameters]);
             }
             Some(QUERY) => {
-                self.withhold_if_armed_for([content, &[]]);
-                self.ask();
+                self.progress.withhold_if_armed_for(&[content]);
+                self.progress.ask();
             }
-            Some(SYNC | FUNCTION_CALL) => self.ask(),
+            Some(SYNC | FUNCTION_CALL) => self.progress.ask(),
             _ => {}
         }
     }
-
-    fn ask(&self) {
-        lock(self.progress).asked += 1;
-        self.switches.count_round_trip();
-    }
-
-    fn withhold_if_armed_for(&self, texts: [&[u8]; 2]) {
-        let mut progress = lock(self.progress);
-        if progress.withheld.is_none() {
-            let this = progress.asked + 1;
-            let rest = self.switches.take_if_in(texts);
-            progress.withheld = rest.map(|rest| (this, rest));
-        }
-    }
 }
 
-struct Answers<'a> {
-    progress: &'a Mutex<Progress>,
-    switches: &'a Switches,
-}
-
-impl Answers<'_> {
-    async fn pass(
-        self,
-        from_server: OwnedReadHalf,
-        mut to_client: OwnedWriteHalf,
-    ) -> io::Result<()> {
-        let mut from_server = BufReader::new(from_server);
-        loop {
-            let message = Message::read(&mut from_server).await?;
-            match self.withheld(&message) {
-                None => {
-                    self.switches.go_ahead().await;
-                    to_client.write_all(message.bytes()).await?;
-                }
-                Some(Withheld::All(Rest::Cut)) => return Ok(()),
-                Some(Withheld::All(Rest::Swallow)) => self.switches.fire(),
-                Some(Withheld::Part) => {}
-            }
-        }
+impl Answer for Message {
+    async fn read(from: &mut BufReader<OwnedReadHalf>) -> io::Result<Self> {
+        Self::read(from).await
     }
 
-    fn withheld(&self, message: &Message) -> Option<Withheld> {
-        let mut progress = lock(self.progress);
-        let answering = progress.answered + 1;
-        let is_end = message.kind() == Some(READY_FOR_QUERY);
-        progress.answered += usize::from(is_end);
-        let (from, rest) = progress.withheld?;
-        match answering {
-            this if this < from => None,
-            this if this == from && is_end => Some(Withheld::All(rest)),
-            _ => Some(Withheld::Part),
-        }
+    fn bytes(&self) -> &[u8] {
+        self.bytes()
     }
-}
 
-/// What is kept from a client.
-enum Withheld {
-    /// With this the server's answer is complete.
-    All(Rest),
-    Part,
+    fn is_complete(&self) -> bool {
+        self.kind() == Some(READY_FOR_QUERY)
+    }
 }

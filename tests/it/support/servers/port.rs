@@ -9,7 +9,7 @@ use uuid::Uuid;
 /// Whoever starts a server there tries others when somebody else was faster.
 /// It is none of those that the kernel gives to outgoing connections, so that a
 /// server that was stopped can be started again where it was.
-pub(super) fn free() -> u16 {
+pub(crate) fn free() -> u16 {
     loop {
         let port = any();
         if TcpListener::bind(("127.0.0.1", port)).is_ok() {
@@ -27,4 +27,4 @@ const FIRST: u16 = 20_000;
 const COUNT: u16 = 12_000;
 
 /// How many ports are tried for one server.
-pub(super) const TRIED: usize = 10;
+pub(crate) const TRIED: usize = 10;

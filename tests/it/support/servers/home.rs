@@ -15,13 +15,13 @@ use tempfile::TempDir;
 /// A directory that ends with the value and belongs to whoever runs the
 /// server: PostgreSQL and PgBouncer refuse to run as root, so as root they run
 /// as an ordinary user of the system.
-pub(super) struct Home {
+pub(crate) struct Home {
     dir: TempDir,
     account: Option<Account>,
 }
 
 impl Home {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let ours = temporary_in(&env::temp_dir());
         let is_root = fs::metadata(ours.path()).expect("a directory").uid() == 0;
         if !is_root {
@@ -40,12 +40,12 @@ impl Home {
         }
     }
 
-    pub(super) fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         self.dir.path()
     }
 
     /// Writes a file that the server reads.
-    pub(super) fn write(&self, name: &str, content: &str) -> PathBuf {
+    pub(crate) fn write(&self, name: &str, content: &str) -> PathBuf {
         let file = self.path().join(name);
         fs::write(&file, content).expect("a file");
         if let Some(account) = self.account {
@@ -55,7 +55,7 @@ impl Home {
     }
 
     /// A program that runs here, as whoever runs the server.
-    pub(super) fn command(&self, program: impl AsRef<Path>) -> Command {
+    pub(crate) fn command(&self, program: impl AsRef<Path>) -> Command {
         let mut command = Command::new(program.as_ref());
         command.current_dir(self.path());
         if let Some(account) = self.account {

@@ -7,7 +7,7 @@ use std::{
 };
 
 /// The first of this name on the path and where Debian keeps servers.
-pub(super) fn find(name: &str) -> PathBuf {
+pub(crate) fn find(name: &str) -> PathBuf {
     let path = env::var_os("PATH").unwrap_or_default();
     let mut folders: Vec<_> = env::split_paths(&path).collect();
     folders.extend(postgresql_folders());

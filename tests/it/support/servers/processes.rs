@@ -6,7 +6,7 @@ use std::{
 };
 
 /// Sends a signal, such as `KILL`, to processes, of which some may be gone.
-pub(super) fn signal(name: &str, processes: &[u32]) {
+pub(crate) fn signal(name: &str, processes: &[u32]) {
     let kill = format!("kill -{name} \"$@\"");
     let sent = Command::new("sh")
         .args(["-c", &kill, "kill"])
@@ -16,7 +16,7 @@ pub(super) fn signal(name: &str, processes: &[u32]) {
     sent.expect("a shell");
 }
 
-pub(super) fn children_of(parent: u32) -> Vec<u32> {
+pub(crate) fn children_of(parent: u32) -> Vec<u32> {
     let processes = fs::read_dir("/proc").expect("the processes of a Linux system");
     let ids = processes
         .flatten()
@@ -26,12 +26,12 @@ pub(super) fn children_of(parent: u32) -> Vec<u32> {
 }
 
 /// Whether it has ended. Its parent may not have asked how.
-pub(super) fn is_gone(process: u32) -> bool {
+pub(crate) fn is_gone(process: u32) -> bool {
     Stat::of(process).is_none_or(|stat| matches!(stat.state, 'Z' | 'X'))
 }
 
 /// Whether SIGSTOP has reached it, or it has ended.
-pub(super) fn is_stopped(process: u32) -> bool {
+pub(crate) fn is_stopped(process: u32) -> bool {
     is_gone(process) || Stat::of(process).is_some_and(|stat| stat.state == 'T')
 }
 

@@ -11,14 +11,14 @@ use std::{
 
 use super::{home::Home, processes::signal};
 
-pub(super) struct Daemon {
+pub(crate) struct Daemon {
     process: Child,
     log: PathBuf,
 }
 
 impl Daemon {
     /// Starts a program in a home; what it says goes into a log there.
-    pub(super) fn start<A: AsRef<OsStr>>(
+    pub(crate) fn start<A: AsRef<OsStr>>(
         home: &Home,
         program: &Path,
         arguments: impl IntoIterator<Item = A>,
@@ -40,12 +40,12 @@ impl Daemon {
         Self { process, log }
     }
 
-    pub(super) fn id(&self) -> u32 {
+    pub(crate) fn id(&self) -> u32 {
         self.process.id()
     }
 
     /// How it has ended, if it has.
-    pub(super) fn exit(&mut self) -> Option<ExitStatus> {
+    pub(crate) fn exit(&mut self) -> Option<ExitStatus> {
         let exit = self.process.try_wait().expect("a child");
         if exit.is_some() {
             self.gone();
@@ -54,18 +54,18 @@ impl Daemon {
     }
 
     /// What it has said so far.
-    pub(super) fn log(&self) -> String {
+    pub(crate) fn log(&self) -> String {
         std::fs::read_to_string(&self.log).unwrap_or_default()
     }
 
     /// Ends it by a signal.
-    pub(super) fn end(mut self, name: &str) {
+    pub(crate) fn end(mut self, name: &str) {
         signal(name, &[self.id()]);
         self.gone();
     }
 
     /// Waits for its end.
-    pub(super) fn gone(&mut self) {
+    pub(crate) fn gone(&mut self) {
         // To wait for a child closes its standard input, which must not look
         // like the end of the tests: the id is not this server's for long.
         let leash = self.process.stdin.take();

@@ -8,7 +8,7 @@ use std::sync::{
 use tokio::sync::watch;
 
 #[derive(Debug, Default)]
-pub(super) struct Switches {
+pub(crate) struct Switches {
     cuts: watch::Sender<usize>,
     is_stalled: watch::Sender<bool>,
     fired: watch::Sender<usize>,
@@ -16,7 +16,7 @@ pub(super) struct Switches {
     armed: Mutex<Option<Armed>>,
 }
 
-/// The statement whose answer is withheld is the first that contains these
+/// The request whose answer is withheld is the first that contains these
 /// bytes.
 #[derive(Debug)]
 struct Armed {
@@ -26,18 +26,18 @@ struct Armed {
 
 /// What becomes of a connection after an answer was withheld.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Rest {
+pub(crate) enum Rest {
     Cut,
     Swallow,
 }
 
 impl Switches {
-    pub(super) fn cut(&self) {
+    pub(crate) fn cut(&self) {
         self.cuts.send_modify(|cuts| *cuts += 1);
     }
 
     /// Ends at the first cut after this call.
-    pub(super) fn next_cut(&self) -> impl Future<Output = ()> + use<> {
+    pub(crate) fn next_cut(&self) -> impl Future<Output = ()> + use<> {
         let mut cuts = self.cuts.subscribe();
         async move {
             // Without its proxy a connection has no reason to go on.
@@ -45,47 +45,47 @@ impl Switches {
         }
     }
 
-    pub(super) fn stall(&self, is_stalled: bool) {
+    pub(crate) fn stall(&self, is_stalled: bool) {
         self.is_stalled.send_replace(is_stalled);
     }
 
     /// Waits for the end of a stall.
-    pub(super) async fn go_ahead(&self) {
+    pub(crate) async fn go_ahead(&self) {
         let mut is_stalled = self.is_stalled.subscribe();
         let resumed = is_stalled.wait_for(|is_stalled| !is_stalled).await;
         resumed.expect("the switches outlive their connections");
     }
 
-    pub(super) fn arm(&self, needle: Vec<u8>, rest: Rest) {
-        assert!(!needle.is_empty(), "every statement contains nothing");
+    pub(crate) fn arm(&self, needle: Vec<u8>, rest: Rest) {
+        assert!(!needle.is_empty(), "every request contains nothing");
         *self.armed() = Some(Armed { needle, rest });
     }
 
     /// Whether this is what was waited for: then nobody else waits for it.
-    pub(super) fn take_if_in(&self, texts: [&[u8]; 2]) -> Option<Rest> {
+    pub(crate) fn take_if_in(&self, texts: &[&[u8]]) -> Option<Rest> {
         let is_in = |armed: &mut Armed| texts.iter().any(|text| armed.is_in(text));
         self.armed().take_if(is_in).map(|armed| armed.rest)
     }
 
-    pub(super) fn fire(&self) {
+    pub(crate) fn fire(&self) {
         self.fired.send_modify(|fired| *fired += 1);
     }
 
-    pub(super) fn fired(&self) -> usize {
+    pub(crate) fn fired(&self) -> usize {
         *self.fired.borrow()
     }
 
-    pub(super) async fn has_fired(&self, times: usize) {
+    pub(crate) async fn has_fired(&self, times: usize) {
         let mut fired = self.fired.subscribe();
         let enough = fired.wait_for(|fired| *fired >= times).await;
         enough.expect("the switches outlive those who watch them");
     }
 
-    pub(super) fn count_round_trip(&self) {
+    pub(crate) fn count_round_trip(&self) {
         self.round_trips.fetch_add(1, Ordering::SeqCst);
     }
 
-    pub(super) fn round_trips(&self) -> usize {
+    pub(crate) fn round_trips(&self) -> usize {
         self.round_trips.load(Ordering::SeqCst)
     }
 
