@@ -13,7 +13,7 @@ PATH=$PATH:/usr/sbin
 program=$(command -v redis-server || command -v valkey-server) || { echo "tests/redis.sh: install the Redis server first (Debian: redis-server)" >&2; exit 1; }
 
 # Its process id is there before it is.
-start='echo $$ >server.pid; exec "$@" </dev/null >server.log 2>&1'
+start='echo $$ >server.pid; exec "$@" </dev/null'
 is_running() { server sh -c 'kill -0 "$(cat server.pid)"' 2>/dev/null; }
 is_ready() { grep -q 'Ready to accept connections' "$dir/server.log" 2>/dev/null; }
 
@@ -24,7 +24,8 @@ for _ in {1..10}; do
     rm -f "$dir"/server.*
     # In a session of its own, for Ctrl-C is for the command.
     server setsid sh -c "$start" sh "$program" --port "$port" --bind 127.0.0.1 \
-        --save '' --appendonly no --maxmemory-policy noeviction {alive}>&- &
+        --save '' --appendonly no --maxmemory-policy noeviction \
+        >"$dir/server.log" 2>&1 {alive}>&- &
     disown
     until is_ready; do
         # It has given up when its process has come and gone.
