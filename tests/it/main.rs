@@ -32,6 +32,8 @@ mod ranks;
 mod reconcile;
 #[cfg(feature = "redis")]
 mod redis;
+#[cfg(feature = "redis")]
+mod redis_support;
 mod rejections;
 mod request_bodies;
 mod response_bodies;

@@ -6,15 +6,20 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// The first of this name on the path and where Debian keeps servers.
+/// One that has to be there.
 pub(crate) fn find(name: &str) -> PathBuf {
+    look_for(name)
+        .unwrap_or_else(|| panic!("{name} is missing: tests/run.sh installs it or says what to"))
+}
+
+/// The first of this name on the path and where Debian keeps servers.
+pub(crate) fn look_for(name: &str) -> Option<PathBuf> {
     let path = env::var_os("PATH").unwrap_or_default();
     let mut folders: Vec<_> = env::split_paths(&path).collect();
     folders.extend(postgresql_folders());
     folders.push("/usr/sbin".into());
     let mut programs = folders.iter().map(|folder| folder.join(name));
-    let found = programs.find(|program| program.is_file());
-    found.unwrap_or_else(|| panic!("{name} is missing: tests/run.sh installs it or says what to"))
+    programs.find(|program| program.is_file())
 }
 
 /// Debian's, the newest version first.

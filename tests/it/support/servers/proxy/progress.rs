@@ -1,6 +1,7 @@
 //! Which answer belongs to which request of a connection.
 
 use std::{
+    cmp::Ordering,
     io,
     sync::{Mutex, MutexGuard, PoisonError},
 };
@@ -10,7 +11,10 @@ use tokio::{
     net::tcp::{OwnedReadHalf, OwnedWriteHalf},
 };
 
-use super::{Switches, switches::Rest};
+use super::{
+    Switches,
+    switches::{Armed, Rest},
+};
 
 /// What a server says, message by message.
 pub(crate) trait Answer: Sized + Send {
@@ -22,6 +26,12 @@ pub(crate) trait Answer: Sized + Send {
 
     /// Whether with this the answer to one request is complete.
     fn is_complete(&self) -> bool;
+
+    /// Whether the server says that it did nothing and is to be asked anew, here
+    /// or elsewhere. Of the requests that were waited for, this is none.
+    fn is_sent_back(&self) -> bool {
+        false
+    }
 }
 
 /// A client's requests are numbered, and a server answers them in order.
@@ -34,8 +44,8 @@ pub(crate) struct Progress<'a> {
 struct Counts {
     asked: usize,
     answered: usize,
-    /// The request from which on no answer is passed on.
-    withheld: Option<(usize, Rest)>,
+    /// The request from which on no answer is passed on, and why.
+    withheld: Option<(usize, Armed)>,
 }
 
 impl<'a> Progress<'a> {
@@ -62,8 +72,8 @@ impl<'a> Progress<'a> {
         let mut counts = self.counts();
         if counts.withheld.is_none() {
             let this = counts.asked + 1;
-            let rest = self.switches.take_if_in(texts);
-            counts.withheld = rest.map(|rest| (this, rest));
+            let armed = self.switches.take_if_in(texts);
+            counts.withheld = armed.map(|armed| (this, armed));
         }
     }
 
@@ -76,7 +86,7 @@ impl<'a> Progress<'a> {
         let mut from_server = BufReader::new(from_server);
         loop {
             let message = A::read(&mut from_server).await?;
-            match self.withheld(message.is_complete()) {
+            match self.withheld(&message) {
                 None => {
                     self.switches.go_ahead().await;
                     to_client.write_all(message.bytes()).await?;
@@ -88,14 +98,22 @@ impl<'a> Progress<'a> {
         }
     }
 
-    fn withheld(&self, is_complete: bool) -> Option<Withheld> {
+    fn withheld(&self, message: &impl Answer) -> Option<Withheld> {
         let mut counts = self.counts();
         let answering = counts.answered + 1;
+        let is_complete = message.is_complete();
         counts.answered += usize::from(is_complete);
-        let (from, rest) = counts.withheld?;
-        match answering {
-            this if this < from => None,
-            this if this == from && is_complete => Some(Withheld::All(rest)),
+        let sent_back = counts
+            .withheld
+            .take_if(|(from, _)| *from == answering && message.is_sent_back());
+        if let Some((_, armed)) = sent_back {
+            self.switches.arm_again(armed);
+            return None;
+        }
+        let (from, armed) = counts.withheld.as_ref()?;
+        match answering.cmp(from) {
+            Ordering::Less => None,
+            Ordering::Equal if is_complete => Some(Withheld::All(armed.rest)),
             _ => Some(Withheld::Part),
         }
     }

@@ -19,14 +19,14 @@ pub(crate) struct Switches {
 /// The request whose answer is withheld is the first that contains these
 /// bytes.
 #[derive(Debug)]
-struct Armed {
+pub(super) struct Armed {
     needle: Vec<u8>,
-    rest: Rest,
+    pub rest: Rest,
 }
 
 /// What becomes of a connection after an answer was withheld.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Rest {
+pub(super) enum Rest {
     Cut,
     Swallow,
 }
@@ -56,15 +56,20 @@ impl Switches {
         resumed.expect("the switches outlive their connections");
     }
 
-    pub(crate) fn arm(&self, needle: Vec<u8>, rest: Rest) {
+    pub(super) fn arm(&self, needle: Vec<u8>, rest: Rest) {
         assert!(!needle.is_empty(), "every request contains nothing");
         *self.armed() = Some(Armed { needle, rest });
     }
 
     /// Whether this is what was waited for: then nobody else waits for it.
-    pub(crate) fn take_if_in(&self, texts: &[&[u8]]) -> Option<Rest> {
+    pub(super) fn take_if_in(&self, texts: &[&[u8]]) -> Option<Armed> {
         let is_in = |armed: &mut Armed| texts.iter().any(|text| armed.is_in(text));
-        self.armed().take_if(is_in).map(|armed| armed.rest)
+        self.armed().take_if(is_in)
+    }
+
+    /// It was something else, unless a later call has replaced it.
+    pub(super) fn arm_again(&self, armed: Armed) {
+        self.armed().get_or_insert(armed);
     }
 
     pub(crate) fn fire(&self) {
