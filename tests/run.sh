@@ -29,20 +29,20 @@ if command -v apt-get >/dev/null && [ "$(id -u)" = 0 ]; then
 elif command -v apt-get >/dev/null && sudo -n true 2>/dev/null; then
     can_install=1 as_root=(sudo -n)
 fi
-install() {
+install_packages() {
     "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends "$@"
 }
 
 if ((${#missing[@]})); then
     [ "$can_install" ] || { echo "tests/run.sh: install these first: ${missing[*]}" >&2; exit 1; }
     "${as_root[@]}" apt-get update -qq
-    install "${missing[@]}"
+    install_packages "${missing[@]}"
 fi
 # The tests try Valkey beside Redis where Debian has it, which is not everywhere.
 if [ "$can_install" ] && ! has valkey-server >/dev/null; then
     for package in valkey-server valkey; do
         apt-cache show "$package" >/dev/null 2>&1 || continue
-        install "$package" || echo "tests/run.sh: goes on without Valkey" >&2
+        install_packages "$package" || echo "tests/run.sh: goes on without Valkey" >&2
         break
     done
 fi
