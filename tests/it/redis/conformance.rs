@@ -12,9 +12,10 @@ use axum_idempotency::{
     store::{Store, redis::RedisStore},
 };
 
-use crate::support::redis::{prefix, server_url};
+use crate::support::redis::{prefix, server_url, shared_cluster_url};
 
 conformance_tests!(one_server, Redis::over(server_url()).await);
+conformance_tests!(a_cluster, Redis::over(shared_cluster_url().await).await);
 
 struct Redis {
     url: String,

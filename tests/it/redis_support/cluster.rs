@@ -38,7 +38,8 @@ async fn the_slots_of_a_killed_master_are_its_replicas() {
         let owner = cluster.slot_owner("a").await;
         let replica = cluster.replicas(owner).await[0];
         cluster.node(owner).cli(&["SET", "a", "b"]).await;
-        cluster.node(owner).cli(&["WAIT", "1", "0"]).await;
+        let (master, follower) = (cluster.node(owner), cluster.node(replica));
+        master.is_followed_by(follower).await;
         // In a task of its own, as beside a load.
         let killed = tokio::spawn(async move {
             cluster.kill_master(owner).await;

@@ -112,13 +112,13 @@ async fn a_replica_follows_until_it_is_promoted() {
         let mut replica = Server::replica_of(&master).await;
         assert_eq!(replica.cli(&["GET", "a"]).await, "b");
         master.cli(&["SET", "a", "c"]).await;
-        assert_eq!(master.cli(&["WAIT", "1", "0"]).await, "1");
+        master.is_followed_by(&replica).await;
         assert_eq!(replica.cli(&["GET", "a"]).await, "c");
         let refused = replica.try_cli(&["SET", "a", "d"]).await;
         assert!(refused.unwrap_err().contains("READONLY"));
         replica.restart().await;
         assert_eq!(replica.info("replication").await["role"], "slave");
-        assert_eq!(master.cli(&["WAIT", "1", "0"]).await, "1");
+        master.is_followed_by(&replica).await;
 
         master.kill().await;
         replica.promote().await;

@@ -1,6 +1,6 @@
 //! A cluster of a test's own.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use futures_util::future::join_all;
 
@@ -159,22 +159,34 @@ impl Cluster {
                 return false;
             };
             let layout = Layout::parse(&nodes);
-            let ranges = layout.ranges();
+            let seen = (layout.ranges(), self.masters_in(&layout));
             let is_whole = state
                 .get("cluster_state")
                 .is_some_and(|state| state == "ok")
                 && layout.covers_everything()
                 && self.up().all(|(_, node)| is_reachable(&layout, node))
                 && self.owners_are_up(&layout);
-            if !is_whole || *agreed.get_or_insert_with(|| ranges.clone()) != ranges {
+            if !is_whole || *agreed.get_or_insert_with(|| seen.clone()) != seen {
                 return false;
             }
-            let is_replica = self.at(&layout, number).master.is_some();
-            if is_replica && !node.follows().await {
+            let place = self.at(&layout, number);
+            let is_placed = match place.master {
+                Some(_) => node.follows().await,
+                None => place.has_slots(),
+            };
+            if !is_placed {
                 return false;
             }
         }
         true
+    }
+
+    /// Whom each node that is up follows, if anybody.
+    fn masters_in(&self, layout: &Layout) -> BTreeMap<usize, Option<String>> {
+        let master = |number| self.at(layout, number).master.clone();
+        self.up()
+            .map(|(number, _)| (number, master(number)))
+            .collect()
     }
 
     fn owners_are_up(&self, layout: &Layout) -> bool {

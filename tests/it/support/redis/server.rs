@@ -176,6 +176,19 @@ impl Server {
         cli::run(&self.programs.cli, to_here.iter().chain(command)).await
     }
 
+    /// Waits until a replica has all that was written here by now.
+    pub(crate) async fn is_followed_by(&self, replica: &Self) {
+        let offset = async |server: &Self, name: &str| {
+            let told = server.info("replication").await;
+            told.get(name).and_then(|offset| offset.parse::<u64>().ok())
+        };
+        let written = offset(self, "master_repl_offset").await;
+        let patience = Patience::for_it("the replica has what its master has");
+        while offset(replica, "slave_repl_offset").await < written {
+            patience.a_moment().await;
+        }
+    }
+
     /// What it tells about itself, of one section.
     pub(crate) async fn info(&self, section: &str) -> HashMap<String, String> {
         let text = self.cli(&["INFO", section]).await;

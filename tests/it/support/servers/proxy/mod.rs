@@ -3,8 +3,13 @@
 mod progress;
 mod switches;
 
-use std::{io, net::SocketAddr, sync::Arc};
+use std::{
+    io,
+    net::{Shutdown, SocketAddr},
+    sync::Arc,
+};
 
+use socket2::SockRef;
 use tokio::{
     net::{TcpListener, TcpSocket, TcpStream},
     task::JoinHandle,
@@ -47,7 +52,7 @@ pub(crate) struct Proxy<U: Upstream> {
     /// connections are refused.
     _reserved: TcpSocket,
     switches: Arc<Switches>,
-    listening: Option<JoinHandle<()>>,
+    listening: Option<Listening>,
 }
 
 impl<U: Upstream> Proxy<U> {
@@ -61,9 +66,9 @@ impl<U: Upstream> Proxy<U> {
                 break (port, reserved, listener);
             }
         };
-        let listening = accept::<U>(listener, server.place(), Arc::clone(&switches));
+        let listening = Listening::start::<U>(listener, server.place(), &switches);
         Self {
-            listening: Some(tokio::spawn(listening)),
+            listening: Some(listening),
             server,
             port,
             _reserved: reserved,
@@ -96,9 +101,9 @@ impl<U: Upstream> Proxy<U> {
 
     /// From here on nobody listens on the port. Open connections stay.
     pub(crate) async fn refuse(&mut self) {
-        if let Some(listening) = self.listening.take() {
-            listening.abort();
-            let _aborted = listening.await;
+        if let Some(mut listening) = self.listening.take() {
+            listening.end();
+            let _aborted = (&mut listening.task).await;
         }
     }
 
@@ -106,8 +111,8 @@ impl<U: Upstream> Proxy<U> {
     pub(crate) fn accept(&mut self) {
         if self.listening.is_none() {
             let listener = listen(self.port).expect("the port is reserved");
-            let listening = accept::<U>(listener, self.server.place(), Arc::clone(&self.switches));
-            self.listening = Some(tokio::spawn(listening));
+            let listening = Listening::start::<U>(listener, self.server.place(), &self.switches);
+            self.listening = Some(listening);
         }
     }
 
@@ -147,10 +152,40 @@ impl<U: Upstream> Proxy<U> {
 
 impl<U: Upstream> Drop for Proxy<U> {
     fn drop(&mut self) {
-        if let Some(listening) = &self.listening {
-            listening.abort();
-        }
         self.cut();
+    }
+}
+
+/// Somebody who listens, and ends with the value.
+struct Listening {
+    listener: Arc<TcpListener>,
+    task: JoinHandle<()>,
+}
+
+impl Listening {
+    fn start<U: Upstream>(listener: TcpListener, server: String, switches: &Arc<Switches>) -> Self {
+        let listener = Arc::new(listener);
+        let accepting = accept::<U>(Arc::clone(&listener), server, Arc::clone(switches));
+        Self {
+            task: tokio::spawn(accepting),
+            listener,
+        }
+    }
+
+    /// To close it would not do: a process that is just being started has it
+    /// too, until it runs its own program.
+    fn end(&mut self) {
+        let listener = SockRef::from(&*self.listener);
+        listener.shutdown(Shutdown::Both).expect("it listens");
+        self.task.abort();
+    }
+}
+
+impl Drop for Listening {
+    fn drop(&mut self) {
+        if !self.task.is_finished() {
+            self.end();
+        }
     }
 }
 
@@ -174,7 +209,7 @@ fn on_loopback(port: u16) -> SocketAddr {
     SocketAddr::from(([127, 0, 0, 1], port))
 }
 
-async fn accept<U: Upstream>(listener: TcpListener, server: String, switches: Arc<Switches>) {
+async fn accept<U: Upstream>(listener: Arc<TcpListener>, server: String, switches: Arc<Switches>) {
     while let Ok((client, _)) = listener.accept().await {
         let server = server.clone();
         let switches = Arc::clone(&switches);
