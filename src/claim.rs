@@ -77,8 +77,8 @@ pub struct KeyAge {
     pub lookup: ArchiveLookup,
     /// The age from which a record of this key may already be gone; `None`
     /// without an archive. Zero where it may be gone at any age: then
-    /// [`ArchiveLookup::AllKeys`] asks for every key, also for one whose
-    /// timestamp is ahead.
+    /// [`ArchiveLookup::AllKeys`] and [`ArchiveLookup::RequireTimestamped`] ask
+    /// for every key, also for one whose timestamp is ahead.
     pub lookup_after: Option<Duration>,
 }
 
@@ -114,13 +114,14 @@ impl KeyAge {
         }
         let too_far = timestamp.is_some_and(|timestamp| between(now, timestamp) > REFUSED_AHEAD);
         let all = self.lookup == ArchiveLookup::AllKeys;
+        let asks_any = self.lookup != ArchiveLookup::TimestampedKeys;
         if too_far && !all {
             return Err(KeyError::TimestampFuture);
         }
         // What is too far ahead now may once have been too far to count.
         let old = |lookup_after: Duration| match timestamp {
             Some(timestamp) if !too_far => {
-                between(timestamp, now) > lookup_after || (all && lookup_after.is_zero())
+                between(timestamp, now) > lookup_after || (asks_any && lookup_after.is_zero())
             }
             _ => all,
         };

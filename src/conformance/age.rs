@@ -111,13 +111,16 @@ pub(super) async fn all_keys_asks_unless_the_key_is_young(fixture: &dyn Fixture)
     }
 }
 
-pub(super) async fn all_keys_asks_for_the_youngest_where_any_may_be_gone(fixture: &dyn Fixture) {
+pub(super) async fn where_any_record_may_be_gone_the_youngest_key_is_asked_about(
+    fixture: &dyn Fixture,
+) {
     let store = &*fixture.store();
     let present = now(store).await;
     for (name, timestamp) in [("present", present), ("ahead", later(present, HOUR))] {
         for (lookup, asks) in [
             (ArchiveLookup::AllKeys, true),
-            (ArchiveLookup::RequireTimestamped, false),
+            (ArchiveLookup::RequireTimestamped, true),
+            (ArchiveLookup::TimestampedKeys, false),
         ] {
             let mut request = timestamped(&format!("{name}-{lookup:?}"), timestamp, lookup);
             request.age.lookup_after = Some(Duration::ZERO);

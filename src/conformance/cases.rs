@@ -62,7 +62,7 @@ macro_rules! __conformance_cases {
                 only_an_old_timestamp_asks_the_archive
                 by_default_a_key_without_a_timestamp_asks_nothing
                 all_keys_asks_unless_the_key_is_young
-                all_keys_asks_for_the_youngest_where_any_may_be_gone
+                where_any_record_may_be_gone_the_youngest_key_is_asked_about
                 without_an_archive_no_key_asks
                 a_timestamp_over_a_day_ahead_is_refused
                 all_keys_takes_a_timestamp_from_ahead

@@ -285,11 +285,12 @@ impl Setup {
     /// From which age on the archive is asked about a key, with `smallest` the
     /// smallest TTL in force. Where records may be lost, no key is too young.
     fn lookup_after(&self, smallest: Duration) -> Duration {
-        let may_be_lost = self.handle.store.keeps() != Keeps::UntilSwept;
-        if may_be_lost && self.policy.archive_lookup == ArchiveLookup::AllKeys {
-            return Duration::ZERO;
+        match (self.handle.store.keeps(), self.policy.archive_lookup) {
+            (Keeps::UntilEvicted, _) | (Keeps::UntilExpired, ArchiveLookup::AllKeys) => {
+                Duration::ZERO
+            }
+            _ => smallest.saturating_sub(LOOKUP_MARGIN),
         }
-        smallest.saturating_sub(LOOKUP_MARGIN)
     }
 
     /// The archive, where outcomes go into it before they are recorded.

@@ -173,10 +173,12 @@ impl IdempotencyLayer {
     }
 
     fn assemble(setup: Setup, problems: Arc<Problems>) -> Result<Self, ConfigError> {
-        let asks_for_all = setup.policy.archive_lookup == ArchiveLookup::AllKeys;
-        if setup.archive.is_none() && asks_for_all {
+        let lookup = setup.policy.archive_lookup;
+        if setup.archive.is_none() && lookup == ArchiveLookup::AllKeys {
             return Err(ConfigError::ArchiveMissing);
         }
+        // Of a store that evicts, every key has to be asked for.
+        let asks_for_all = setup.archive.is_some() && lookup != ArchiveLookup::TimestampedKeys;
         if setup.handle.store.keeps() == Keeps::UntilEvicted && !asks_for_all {
             return Err(ConfigError::StoreEvicts);
         }

@@ -151,8 +151,8 @@ pub enum ConfigError {
     /// The policy asks an archive about every key, but the layer has none.
     ArchiveMissing,
     /// The store may evict records inside their window
-    /// ([`Keeps::UntilEvicted`](crate::store::Keeps::UntilEvicted)), and the
-    /// policy does not ask an archive about every key.
+    /// ([`Keeps::UntilEvicted`](crate::store::Keeps::UntilEvicted)), and there is
+    /// no archive, or the policy does not ask it about every key.
     StoreEvicts,
     /// The layer has no policy.
     PolicyMissing,
@@ -188,7 +188,7 @@ impl fmt::Display for ConfigError {
                 f.write_str("ArchiveLookup::AllKeys needs an archive: give the layer one")
             }
             Self::StoreEvicts => f.write_str(
-                "the store may evict records inside their window: set its maxmemory-policy to noeviction, or give the layer an archive and its policies ArchiveLookup::AllKeys",
+                "the store may evict records inside their window: set its maxmemory-policy to noeviction, or give the layer an archive and its policies ArchiveLookup::AllKeys or RequireTimestamped",
             ),
             Self::PolicyMissing => f.write_str("the layer needs a policy"),
             Self::EmptySecret => f.write_str("the scope secret must not be empty"),

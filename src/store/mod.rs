@@ -204,7 +204,8 @@ pub enum Keeps {
     /// [`ArchiveLookup::AllKeys`] asks for every key, however young.
     UntilExpired,
     /// Until room is needed: as [`Keeps::UntilExpired`], and a layer is built
-    /// only with an archive and [`ArchiveLookup::AllKeys`].
+    /// only with an archive that it asks for every key, by
+    /// [`ArchiveLookup::AllKeys`] or [`ArchiveLookup::RequireTimestamped`].
     UntilEvicted,
 }
 

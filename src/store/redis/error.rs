@@ -2,17 +2,34 @@
 
 use redis::{ErrorKind, RedisError, ServerErrorKind};
 
+use super::options::WRONG_URL;
 use crate::store::StoreError;
 
 pub(super) fn store_error(what: &'static str, error: RedisError) -> StoreError {
+    const FORBIDDEN: &str = "the Redis user may not run the scripts: it needs @scripting, @hash, \
+                             @string, @keyspace and TIME, on the keys of the store";
     match (error.kind(), error.code()) {
         (ErrorKind::AuthenticationFailed, _) | (_, Some("NOAUTH" | "WRONGPASS")) => {
             StoreError::setup("Redis refuses the user or the password of the URL", error)
         }
-        (ErrorKind::Server(ServerErrorKind::NoPerm), _) => {
-            StoreError::setup("the Redis user needs the commands of the scripts", error)
+        (ErrorKind::Server(ServerErrorKind::NoPerm), _) => StoreError::setup(FORBIDDEN, error),
+        (_, Some("ERR")) if says(&error, "can't run this command") => {
+            StoreError::setup(FORBIDDEN, error)
         }
-        (ErrorKind::InvalidClientConfig, _) => StoreError::setup(super::options::WRONG_URL, error),
+        (ErrorKind::InvalidClientConfig, _) if says(&error, "TLS") => {
+            let remedy = "TLS takes a feature of the crate redis, such as tokio-rustls-comp";
+            StoreError::setup(remedy, error)
+        }
+        (ErrorKind::InvalidClientConfig, _) => StoreError::setup(WRONG_URL, error),
+        (_, Some("ERR")) if says(&error, "DB index") => StoreError::setup(WRONG_URL, error),
+        (_, Some("ERR")) if says(&error, "cluster support disabled") => StoreError::setup(
+            "the server is no cluster: its URL begins with redis://",
+            error,
+        ),
+        (ErrorKind::Server(ServerErrorKind::Moved), _) => {
+            let remedy = "the server is a node of a cluster: its URL begins with redis+cluster://";
+            StoreError::setup(remedy, error)
+        }
         (_, Some("OOM")) => StoreError::full("Redis is at its maxmemory"),
         (_, Some("CORRUPT")) | (ErrorKind::UnexpectedReturnType, _) => {
             tracing::error!(what, error = %error, "a record cannot be read");
@@ -20,6 +37,10 @@ pub(super) fn store_error(what: &'static str, error: RedisError) -> StoreError {
         }
         _ => StoreError::unavailable(what, error),
     }
+}
+
+fn says(error: &RedisError, words: &str) -> bool {
+    error.to_string().contains(words)
 }
 
 /// Whether the connection broke, so that it is unknown whether the call was run.

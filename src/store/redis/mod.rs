@@ -147,7 +147,7 @@ impl RedisStore {
         let connected = timeout(options.patience(), connected).await;
         let too_slow = |elapsed| Err(StoreError::unavailable(REACHING, elapsed));
         let (link, keeps) = connected.unwrap_or_else(too_slow)?;
-        Ok(Self {
+        let store = Self {
             shared: Arc::new(Shared {
                 identity: StoreIdentity::new(),
                 link,
@@ -158,7 +158,20 @@ impl RedisStore {
                 keeps,
                 is_closed: AtomicBool::new(false),
             }),
-        })
+        };
+        store.probe().await?;
+        Ok(store)
+    }
+
+    /// Finds out whether the scripts can run.
+    async fn probe(&self) -> Result<(), StoreError> {
+        let name = format!("idem:probe:{}", uuid::Uuid::new_v4());
+        let shared = &self.shared;
+        let probed =
+            shared.call_named("trying the scripts", &shared.scripts.probe, &name, |call| {
+                call
+            });
+        probed.await.map(drop)
     }
 
     /// The key in Redis of a name, such as a scoped key.

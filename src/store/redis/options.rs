@@ -15,10 +15,11 @@ use crate::store::StoreErrorKind;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Eviction {
-    /// It warns in the log. A layer over the store then has to have an archive
-    /// and to ask it for every key
-    /// ([`ArchiveLookup::AllKeys`](crate::ArchiveLookup::AllKeys)), or is not
-    /// built. The default.
+    /// It warns in the log. A layer over the store is then built only with an
+    /// archive that it asks for every key, by
+    /// [`ArchiveLookup::AllKeys`](crate::ArchiveLookup::AllKeys) or
+    /// [`RequireTimestamped`](crate::ArchiveLookup::RequireTimestamped). The
+    /// default.
     #[default]
     Warn,
     /// It fails with [`StoreErrorKind::Setup`].

@@ -36,6 +36,7 @@ pub(super) struct Scripts {
     pub(super) remove: Script,
     pub(super) publish_ttl: Script,
     pub(super) now: Script,
+    pub(super) probe: Script,
 }
 
 impl Scripts {
@@ -51,6 +52,7 @@ impl Scripts {
             remove: script_without_room!("remove"),
             publish_ttl: script_without_room!("publish_ttl"),
             now: script_without_room!("now"),
+            probe: script_without_room!("probe"),
         }
     }
 }

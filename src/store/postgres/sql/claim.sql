@@ -35,7 +35,7 @@ WITH met AS MATERIALIZED (
            lookup_after IS NOT NULL
                AND CASE WHEN told_time <= now + $11
                         THEN now - told_time > lookup_after
-                             OR all_keys AND lookup_after = interval '0'
+                             OR (all_keys OR required) AND lookup_after = interval '0'
                         ELSE all_keys END
     FROM met
     WHERE token IS NULL AND NOT refused

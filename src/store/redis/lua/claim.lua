@@ -42,7 +42,8 @@ local function asks_archive()
   if not request.lookup_after then
     return false
   elseif told_time and not too_far then
-    return now - told_time > request.lookup_after or (request.mode == 'all' and request.lookup_after == 0)
+    return now - told_time > request.lookup_after
+      or (request.mode ~= 'timestamped' and request.lookup_after == 0)
   end
   return request.mode == 'all'
 end
