@@ -1,4 +1,5 @@
-//! The database of the service's own tables: that of the store, where it is SQL.
+//! The database of the service's own tables: that of the store where it is SQL,
+//! that of the archive beside a store in Redis.
 
 use std::{str::FromStr, time::Duration};
 
@@ -15,7 +16,8 @@ pub(crate) enum Database {
 }
 
 impl Database {
-    /// Opens the database of a store's URL; beside `memory:` one in memory.
+    /// Opens the database of a store's or an archive's URL; for `memory:` one in
+    /// memory.
     pub(crate) async fn open(url: &str) -> Result<Self, sqlx::Error> {
         match url.split_once(':') {
             Some(("memory", _)) => sqlite("sqlite::memory:").await.map(Self::Sqlite),

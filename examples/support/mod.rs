@@ -53,6 +53,16 @@ impl Settings {
             drain: duration("DRAIN")?.unwrap_or(Duration::from_secs(30)),
         })
     }
+
+    /// Where the service's own tables are, and the variable that says so: with
+    /// the store; beside a store in Redis with its archive, or else in memory.
+    fn database(&self) -> (&'static str, &str) {
+        if !self.store_url.starts_with("redis") {
+            return ("STORE_URL", &self.store_url);
+        }
+        let archive = self.archive_url.as_deref().filter(|url| *url != "none");
+        ("ARCHIVE_URL", archive.unwrap_or("memory:"))
+    }
 }
 
 /// The policy that the environment asks for.
@@ -120,17 +130,18 @@ impl Backend {
     pub(crate) async fn open(settings: &Settings) -> Result<Self, BoxError> {
         let url = &settings.store_url;
         let (store, beside) = open_store(url).await?;
-        let archive = match &settings.archive_url {
-            None => Some(beside),
-            Some(other) if other == url => Some(beside),
-            Some(other) if other == "none" => None,
-            Some(other) => Some(open_archive(other).await?),
+        let archive = match (settings.archive_url.as_deref(), beside) {
+            (Some("none"), _) => None,
+            (None, beside) => beside,
+            (Some(other), Some(beside)) if other == url => Some(beside),
+            (Some(other), _) => Some(open_archive(other).await?),
         };
+        let (name, url) = settings.database();
         let database = Database::open(url).await;
         Ok(Self {
             store,
             archive,
-            database: database.map_err(|error| wrong_url("STORE_URL", url, error))?,
+            database: database.map_err(|error| wrong_url(name, url, error))?,
         })
     }
 
@@ -147,25 +158,35 @@ impl Backend {
     }
 }
 
-/// A store, and the archive in the same database.
-async fn open_store(url: &str) -> Result<(Arc<dyn Store>, Arc<dyn Archive>), BoxError> {
+/// A store, and the archive that goes with it: in the same database. There is
+/// none in Redis.
+async fn open_store(url: &str) -> Result<(Arc<dyn Store>, Option<Arc<dyn Archive>>), BoxError> {
     match url.split_once(':') {
-        Some(("memory", "")) => Ok((Arc::new(MemoryStore::new()), Arc::new(MemoryArchive::new()))),
+        Some(("memory", "")) => {
+            let archive = MemoryArchive::new();
+            Ok((Arc::new(MemoryStore::new()), Some(Arc::new(archive))))
+        }
         #[cfg(feature = "sqlite")]
         Some(("sqlite", _)) => {
             let store = axum_idempotency::store::sqlite::SqliteStore::open(url).await;
             let store = store.map_err(|error| wrong_url("STORE_URL", url, error))?;
             let archive = store.archive();
-            Ok((Arc::new(store), Arc::new(archive)))
+            Ok((Arc::new(store), Some(Arc::new(archive))))
         }
         #[cfg(feature = "postgres")]
         Some(("postgres" | "postgresql", _)) => {
             let store = axum_idempotency::store::postgres::PostgresStore::open(url).await;
             let store = store.map_err(|error| wrong_url("STORE_URL", url, error))?;
             let archive = store.archive();
-            Ok((Arc::new(store), Arc::new(archive)))
+            Ok((Arc::new(store), Some(Arc::new(archive))))
         }
-        _ => Err(unsupported("STORE_URL", url)),
+        #[cfg(feature = "redis")]
+        Some(("redis" | "rediss" | "redis+cluster" | "rediss+cluster", _)) => {
+            let store = axum_idempotency::store::redis::RedisStore::open(url).await;
+            let store = store.map_err(|error| wrong_url("STORE_URL", url, error))?;
+            Ok((Arc::new(store), None))
+        }
+        _ => Err(unsupported("STORE_URL", url, STORES)),
     }
 }
 
@@ -185,7 +206,7 @@ async fn open_archive(url: &str) -> Result<Arc<dyn Archive>, BoxError> {
             let archive = archive.map_err(|error| wrong_url("ARCHIVE_URL", url, error))?;
             Ok(Arc::new(archive))
         }
-        _ => Err(unsupported("ARCHIVE_URL", url)),
+        _ => Err(unsupported("ARCHIVE_URL", url, ARCHIVES)),
     }
 }
 
@@ -306,25 +327,46 @@ fn wrong_url(name: &str, url: &str, error: impl Display) -> BoxError {
 /// may have its password anywhere.
 fn without_password(url: &str) -> String {
     match url.split_once(':') {
-        Some((scheme @ ("postgres" | "postgresql"), rest)) => match rest.rsplit_once('@') {
+        None | Some(("memory" | "sqlite", _)) => url.to_owned(),
+        Some((scheme, rest)) => match rest.rsplit_once('@') {
             Some((user, place)) if !user.contains(['?', '#']) => {
                 let place = place.split(['?', '#']).next().unwrap_or_default();
                 format!("{scheme}://…@{place}")
             }
             _ => format!("{scheme}://…"),
         },
-        _ => url.to_owned(),
     }
 }
 
-fn unsupported(name: &str, url: &str) -> BoxError {
+fn unsupported(name: &str, url: &str, known: &[&str]) -> BoxError {
     let scheme = url.split_once(':').map(|(scheme, _)| scheme);
-    let scheme = scheme.filter(|scheme| scheme.bytes().all(|byte| byte.is_ascii_alphanumeric()));
-    match scheme {
-        Some(scheme) => {
-            format!("{name}: no store for {scheme}: in this build; see the features of the crate")
-        }
-        None => format!("{name}: not a URL; write one such as sqlite:FILE"),
-    }
-    .into()
+    let is_scheme = |text: &&str| {
+        text.bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || byte == b'+')
+    };
+    let what = match scheme.filter(is_scheme) {
+        Some(scheme) => format!("{scheme}: is not known"),
+        None => "not a URL".to_owned(),
+    };
+    let known = known.join(", ");
+    format!("{name}: {what}; with the features of this build one of {known}").into()
 }
+
+const STORES: &[&str] = &[
+    "memory:",
+    #[cfg(feature = "sqlite")]
+    "sqlite:FILE",
+    #[cfg(feature = "postgres")]
+    "postgres://…",
+    #[cfg(feature = "redis")]
+    "redis://…, rediss://…, redis+cluster://…, rediss+cluster://…",
+];
+
+const ARCHIVES: &[&str] = &[
+    "none",
+    "memory:",
+    #[cfg(feature = "sqlite")]
+    "sqlite:FILE",
+    #[cfg(feature = "postgres")]
+    "postgres://…",
+];
