@@ -345,7 +345,7 @@ fn unsupported(name: &str, url: &str, known: &[&str]) -> BoxError {
             .all(|byte| byte.is_ascii_alphanumeric() || byte == b'+')
     };
     let what = match scheme.filter(is_scheme) {
-        Some(scheme) => format!("{scheme}: is not known"),
+        Some(scheme) => format!("{scheme}: cannot be used"),
         None => "not a URL".to_owned(),
     };
     let known = known.join(", ");

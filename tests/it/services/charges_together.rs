@@ -16,6 +16,12 @@ on_every_durable_store!(
     refunds_through_both_never_add_up_to_more_than_the_charge,
 );
 
+on_redis_beside_postgres!(
+    a_charge_sent_to_both_is_made_once,
+    of_charges_with_one_reference_through_both_one_is_made,
+    refunds_through_both_never_add_up_to_more_than_the_charge,
+);
+
 async fn two(site: &Site) -> (Service, Service) {
     tokio::join!(site.start("charges"), site.start("charges"))
 }

@@ -59,6 +59,27 @@ macro_rules! on_every_durable_store {
                 super::$test(crate::services::Site::postgres()).await;
             })*
         }
+
+        #[cfg(feature = "redis")]
+        mod redis {
+            $(#[tokio::test]
+            async fn $test() {
+                super::$test(crate::services::Site::redis().await).await;
+            })*
+        }
+    };
+}
+
+/// The named tests once more over Redis, with the archive in PostgreSQL.
+macro_rules! on_redis_beside_postgres {
+    ($($test:ident),* $(,)?) => {
+        #[cfg(all(feature = "redis", feature = "postgres"))]
+        mod redis_beside_postgres {
+            $(#[tokio::test]
+            async fn $test() {
+                super::$test(crate::services::Site::redis_beside_postgres().await).await;
+            })*
+        }
     };
 }
 
@@ -75,6 +96,8 @@ mod outage;
 mod postgres;
 mod processes;
 mod races;
+#[cfg(feature = "redis")]
+mod redis;
 mod replies;
 mod restarts;
 mod settings;
@@ -94,6 +117,8 @@ struct Place {
     dir: TempDir,
     #[cfg(feature = "postgres")]
     _schema: Option<Schema>,
+    #[cfg(feature = "redis")]
+    redis: Option<redis::Server>,
 }
 
 impl Place {
@@ -102,6 +127,8 @@ impl Place {
             dir: TempDir::new().expect("a directory"),
             #[cfg(feature = "postgres")]
             _schema: None,
+            #[cfg(feature = "redis")]
+            redis: None,
         }
     }
 }
@@ -129,8 +156,34 @@ impl Site {
         Self::new(place, url)
     }
 
+    /// On a server of its own, with the archive in SQLite.
+    #[cfg(feature = "redis")]
+    pub(crate) async fn redis() -> Self {
+        let server = redis::Server::start().await;
+        let url = server.url();
+        let place = Place {
+            redis: Some(server),
+            ..Place::new()
+        };
+        Self::new(place, url).set("ARCHIVE_URL", "sqlite:archive.db")
+    }
+
+    /// On a server of its own, with the archive in a schema of its own.
+    #[cfg(all(feature = "redis", feature = "postgres"))]
+    pub(crate) async fn redis_beside_postgres() -> Self {
+        let server = redis::Server::start().await;
+        let schema = Schema::new();
+        let (url, archive) = (server.url(), schema.url());
+        let place = Place {
+            redis: Some(server),
+            _schema: Some(schema),
+            ..Place::new()
+        };
+        Self::new(place, url).set("ARCHIVE_URL", &archive)
+    }
+
     /// Over a database of the test's own.
-    #[cfg(feature = "postgres")]
+    #[cfg(any(feature = "postgres", feature = "redis"))]
     fn over(url: String) -> Self {
         Self::new(Place::new(), url)
     }
@@ -187,7 +240,7 @@ impl Site {
             child,
             address,
             log,
-            _place: Arc::clone(&self.place),
+            place: Arc::clone(&self.place),
         }
     }
 
@@ -238,7 +291,7 @@ struct Service {
     address: SocketAddr,
     log: PathBuf,
     /// It may outlive its site.
-    _place: Arc<Place>,
+    place: Arc<Place>,
 }
 
 impl Service {

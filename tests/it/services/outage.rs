@@ -28,6 +28,14 @@ macro_rules! on_stores_that_fail {
                 super::$test(super::Outage::postgres()).await;
             })*
         }
+
+        #[cfg(feature = "redis")]
+        mod redis {
+            $(#[tokio::test]
+            async fn $test() {
+                super::$test(super::Outage::redis().await).await;
+            })*
+        }
     };
 }
 
@@ -49,6 +57,9 @@ enum Cause {
     /// The server does not answer.
     #[cfg(feature = "postgres")]
     Silence { proxy: Proxy, _schema: Schema },
+    /// The site's own server does not answer.
+    #[cfg(feature = "redis")]
+    Pause,
 }
 
 impl Outage {
@@ -72,6 +83,14 @@ impl Outage {
         }
     }
 
+    #[cfg(feature = "redis")]
+    async fn redis() -> Self {
+        Self {
+            site: Site::redis().await,
+            cause: Cause::Pause,
+        }
+    }
+
     fn set(mut self, name: &'static str, value: &str) -> Self {
         self.site = self.site.set(name, value);
         self
@@ -90,6 +109,8 @@ impl Outage {
             }
             #[cfg(feature = "postgres")]
             Cause::Silence { proxy, .. } => proxy.stall(),
+            #[cfg(feature = "redis")]
+            Cause::Pause => self.site.place.redis.as_ref().expect("a server").pause(),
         }
     }
 
@@ -98,6 +119,8 @@ impl Outage {
             Cause::Lock(lock) => run(lock.as_mut().expect("begun"), "COMMIT").await,
             #[cfg(feature = "postgres")]
             Cause::Silence { proxy, .. } => proxy.resume(),
+            #[cfg(feature = "redis")]
+            Cause::Pause => self.site.place.redis.as_ref().expect("a server").resume(),
         }
     }
 }
@@ -161,7 +184,7 @@ async fn open_the_handler_runs_without_protection(outage: Outage) {
     outage.begin().await;
     let waiting = request.begin().await;
     service.has_logged("running without protection").await;
-    // The effect is in the same database.
+    // The effect may be in the same database.
     outage.end().await;
     let answer = waiting.answer().await.expect("an answer");
     assert_eq!(answer.status, 200, "{answer}");

@@ -76,6 +76,12 @@ async fn a_secret_is_shown_once(site: Site) {
         assert!(is_on_record(&site, &id).await, "the id is kept");
         assert!(!is_on_record(&site, &secret).await, "the secret is kept");
     }
+    #[cfg(feature = "redis")]
+    if let Some(redis) = &site.place.redis {
+        let id = first.json()["id"].as_str().expect("an id").to_owned();
+        assert!(redis.holds(&id).await, "the id is kept");
+        assert!(!redis.holds(&secret).await, "the secret is kept");
+    }
     if site.is_durable() {
         service.stop().await;
         let files = std::fs::read_dir(site.dir()).expect("the directory");

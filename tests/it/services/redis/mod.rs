@@ -1,0 +1,17 @@
+//! What is special about the services on Redis: its server crashes, forgets,
+//! may evict, is a cluster; and where the services' own tables are.
+
+mod archives;
+mod cluster;
+mod crashes;
+mod server;
+mod settings;
+
+pub(super) use self::server::Server;
+
+use super::Site;
+
+/// Over a server of the test's own, with an archive in SQLite.
+fn over(server: &Server) -> Site {
+    Site::over(server.url()).set("ARCHIVE_URL", "sqlite:archive.db")
+}
