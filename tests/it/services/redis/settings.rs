@@ -1,7 +1,12 @@
 //! Servers that cannot be used are named, and passwords are not.
 
 use super::{Server, over};
-use crate::services::{Site, settings::is_refused, ulid};
+use crate::services::{Site, settings, ulid};
+
+/// Warnings about the server are not what is asked here.
+async fn is_refused(site: Site, names: &[&str]) -> String {
+    settings::is_refused(site.set("RUST_LOG", "error"), names).await
+}
 
 #[tokio::test]
 async fn a_server_that_is_not_there_is_named_without_the_password() {
