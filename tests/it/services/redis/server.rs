@@ -106,7 +106,9 @@ impl Server {
         let log = || fs::read_to_string(&log).unwrap_or_default();
         let its_id = format!("process_id:{id}\r\n");
         until("Redis serves", async || {
-            assert!(!log().contains("Failed listening"), "{}", log());
+            for failure in ["Failed listening", "not found"] {
+                assert!(!log().contains(failure), "Redis does not start: {}", log());
+            }
             let mut connection = self.connection().await.ok()?;
             let info = redis::cmd("INFO").query_async(&mut connection).await;
             let info: String = info.ok()?;
