@@ -26,10 +26,6 @@ pub(super) fn store_error(what: &'static str, error: RedisError) -> StoreError {
             "the server is no cluster: its URL begins with redis://",
             error,
         ),
-        (ErrorKind::Server(ServerErrorKind::Moved), _) => {
-            let remedy = "the server is a node of a cluster: its URL begins with redis+cluster://";
-            StoreError::setup(remedy, error)
-        }
         (_, Some("OOM")) => StoreError::full("Redis is at its maxmemory"),
         (_, Some("CORRUPT")) | (ErrorKind::UnexpectedReturnType, _) => {
             tracing::error!(what, error = %error, "a record cannot be read");

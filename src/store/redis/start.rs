@@ -26,6 +26,9 @@ pub(super) async fn check(link: &Link, eviction: Eviction) -> Result<Keeps, Stor
     for (master, info) in told {
         let info = Info::parse(info).map_err(|error| store_error(WHAT, error))?;
         info.check_version()?;
+        if matches!(link, Link::Server(_)) {
+            info.check_alone()?;
+        }
         info.warn_of_loss(&master);
         match info.field("maxmemory_policy") {
             Some("noeviction") => {}
@@ -79,6 +82,15 @@ impl Info {
         }
     }
 
+    fn check_alone(&self) -> Result<(), StoreError> {
+        const REMEDY: &str =
+            "the server is a node of a cluster: its URL begins with redis+cluster://";
+        match self.field("cluster_enabled") {
+            Some("1") => Err(StoreError::setup(REMEDY, "cluster_enabled is 1")),
+            _ => Ok(()),
+        }
+    }
+
     fn warn_of_loss(&self, master: &Master) {
         if self.field("aof_enabled") == Some("0") {
             tracing::warn!(
@@ -90,3 +102,31 @@ impl Info {
 }
 
 const OLDEST: u32 = 7;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn version(info: &str) -> Result<(), StoreError> {
+        let info = Value::BulkString(info.as_bytes().to_vec());
+        Info::parse(info).expect("text").check_version()
+    }
+
+    #[test]
+    fn an_older_server_is_refused() {
+        for old in [
+            "redis_version:6.2.14\r\n",
+            "redis_version:\r\n",
+            "# Server\r\n",
+        ] {
+            let error = version(old).expect_err("scripts need flags");
+            assert!(error.to_string().contains("Redis 7 or later"), "{error}");
+        }
+        for new in [
+            "redis_version:7.0.15\r\n",
+            "# Server\r\nredis_version:10.1\r\n",
+        ] {
+            version(new).expect("it is new enough");
+        }
+    }
+}

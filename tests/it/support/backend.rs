@@ -7,7 +7,8 @@ use axum_idempotency::store::postgres::PostgresStore;
 #[cfg(feature = "redis")]
 use axum_idempotency::store::redis::RedisStore;
 use axum_idempotency::{
-    Clock, IdempotencyKey, ManualClock, Principal, Record, Scope, ScopedKey, Sweeper, Tombstone,
+    Clock, IdempotencyKey, ManualClock, Principal, Record, Scope, ScopedKey, Sweeper, SystemClock,
+    Tombstone,
     archive::{Archive, MemoryArchive},
     store::{Keeps, MemoryStore, Store},
 };
@@ -85,6 +86,22 @@ impl Backend {
             archive: Arc::new(archive),
             store: Arc::new(store.expect("the server is there")),
             clock,
+            _held: Arc::new(held),
+        }
+    }
+
+    /// A store on its server's own clock beside an archive, and what that lives
+    /// in. The test's clock moves nothing here.
+    #[cfg(feature = "redis")]
+    pub(crate) fn over(
+        store: impl Store,
+        archive: impl Archive,
+        held: impl Any + Send + Sync,
+    ) -> Self {
+        Self {
+            store: Arc::new(store),
+            archive: Arc::new(archive),
+            clock: ManualClock::new(SystemClock.now()),
             _held: Arc::new(held),
         }
     }
