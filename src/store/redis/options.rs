@@ -4,7 +4,7 @@ use std::{fmt, sync::Arc, time::Duration};
 
 use redis::{ConnectionInfo, IntoConnectionInfo as _};
 
-use super::RedisStore;
+use super::{RedisStore, error::store_error};
 use crate::{clock::Clock, store::StoreError};
 
 #[cfg(doc)]
@@ -168,8 +168,8 @@ fn cluster(scheme: &str, rest: &str) -> Result<Target, StoreError> {
 }
 
 fn node(url: &str) -> Result<ConnectionInfo, StoreError> {
-    let info = url.into_connection_info();
-    info.map_err(|error| StoreError::setup(WRONG_URL, error))
+    url.into_connection_info()
+        .map_err(|error| store_error("reading the URL", error))
 }
 
 pub(super) const WRONG_URL: &str = "the URL has to be redis://USER:PASSWORD@HOST:PORT/DATABASE, \
