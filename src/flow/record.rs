@@ -58,9 +58,16 @@ impl Owned {
     /// has taken over, which is the one to tell.
     async fn forget(self: Box<Self>) -> Result<Recorded, Rejection> {
         match self.release().await {
-            Some(Fenced::Stale) => self.fenced().await,
-            Some(Fenced::Owner) | None => Ok(Recorded::Nothing),
+            Some(Fenced::Stale) if !self.is_forgotten().await => self.fenced().await,
+            _ => Ok(Recorded::Nothing),
         }
+    }
+
+    /// Whether nobody owns the key: an earlier release got through, though its
+    /// connection broke.
+    async fn is_forgotten(&self) -> bool {
+        let found = self.setup.handle.store.get(self.scoped_key);
+        matches!(self.setup.in_time(found).await, Ok(None))
     }
 
     /// Completes the record. What the store cannot be told now it is told in

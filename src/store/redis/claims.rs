@@ -38,29 +38,24 @@ fn compared(request: &ClaimRequest) -> &Fingerprint {
 async fn ask(shared: &Shared, request: &ClaimRequest, untold: bool) -> Result<Claim, StoreError> {
     let age = &request.age;
     let key_time = age.timestamp.map(|time| time.as_microsecond().to_string());
-    let replied = shared.call(
-        "claiming a key",
-        &shared.scripts.claim,
-        request.key,
-        |call| {
-            call.arg(request.token.as_bytes())
-                .arg(request.fingerprint.as_bytes())
-                .arg(compared(request).as_bytes())
-                .arg(u8::from(untold))
-                .arg(micros(request.lease))
-                .arg(micros(request.ttl))
-                .arg(key_time.unwrap_or_default())
-                .arg(match age.lookup {
-                    ArchiveLookup::TimestampedKeys => "timestamped",
-                    ArchiveLookup::AllKeys => "all",
-                    ArchiveLookup::RequireTimestamped => "require",
-                })
-                .arg(age.lookup_after.map(micros).unwrap_or_default())
-                .arg(u8::from(request.abandoned == Abandoned::Refuse))
-                .arg(micros(REFUSED_AHEAD))
-                .arg(micros(OPAQUE_AHEAD))
-        },
-    );
+    let replied = shared.call(&shared.scripts.claim, request.key, |call| {
+        call.arg(request.token.as_bytes())
+            .arg(request.fingerprint.as_bytes())
+            .arg(compared(request).as_bytes())
+            .arg(u8::from(untold))
+            .arg(micros(request.lease))
+            .arg(micros(request.ttl))
+            .arg(key_time.unwrap_or_default())
+            .arg(match age.lookup {
+                ArchiveLookup::TimestampedKeys => "timestamped",
+                ArchiveLookup::AllKeys => "all",
+                ArchiveLookup::RequireTimestamped => "require",
+            })
+            .arg(age.lookup_after.map(micros).unwrap_or_default())
+            .arg(u8::from(request.abandoned == Abandoned::Refuse))
+            .arg(micros(REFUSED_AHEAD))
+            .arg(micros(OPAQUE_AHEAD))
+    });
     let Value::Array(reply) = replied.await? else {
         return Err(StoreError::corrupt("the reply to a claim"));
     };

@@ -67,10 +67,15 @@ use std::{
 use async_trait::async_trait;
 use futures_util::{StreamExt as _, future::join_all, stream};
 use jiff::Timestamp;
-use redis::{Script, ScriptInvocation, Value};
+use redis::{ScriptInvocation, Value};
 use tokio::time::{Instant, timeout, timeout_at};
 
-use self::{error::store_error, link::Link, scripts::Scripts, sweep::ASKED_AT_ONCE};
+use self::{
+    error::store_error,
+    link::Link,
+    scripts::{Call, Scripts},
+    sweep::ASKED_AT_ONCE,
+};
 use super::{
     Fenced, Keeps, Renewal, Renewed, Store, StoreError, StoreIdentity, TtlNotice,
     move_in_two_phases,
@@ -167,10 +172,7 @@ impl RedisStore {
     async fn probe(&self) -> Result<(), StoreError> {
         let name = format!("idem:probe:{}", uuid::Uuid::new_v4());
         let shared = &self.shared;
-        let probed =
-            shared.call_named("trying the scripts", &shared.scripts.probe, &name, |call| {
-                call
-            });
+        let probed = shared.call_named(&shared.scripts.probe, &name, |call| call);
         probed.await.map(drop)
     }
 
@@ -182,16 +184,11 @@ impl RedisStore {
     async fn renew_one(&self, renewal: &Renewal) -> Result<Renewed, StoreError> {
         let shared = &self.shared;
         let renewed = shared
-            .call(
-                "renewing a lease",
-                &shared.scripts.renew,
-                renewal.key,
-                |call| {
-                    call.arg(renewal.token.as_bytes())
-                        .arg(micros(renewal.lease))
-                        .arg(u8::from(renewal.confirmed))
-                },
-            )
+            .call(&shared.scripts.renew, renewal.key, |call| {
+                call.arg(renewal.token.as_bytes())
+                    .arg(micros(renewal.lease))
+                    .arg(u8::from(renewal.confirmed))
+            })
             .await?;
         match renewed {
             Value::Int(until) => Ok(Renewed::Until(from_micros(until))),
@@ -203,41 +200,36 @@ impl RedisStore {
         let tombstone = &record.tombstone;
         let shared = &self.shared;
         let removed = shared
-            .call(
-                "removing a record",
-                &shared.scripts.remove,
-                tombstone.key,
-                |call| {
-                    call.arg(record.token.as_bytes())
-                        .arg(tombstone.expired_at.as_microsecond())
-                        .arg(tombstone.status)
-                },
-            )
+            .call(&shared.scripts.remove, tombstone.key, |call| {
+                call.arg(record.token.as_bytes())
+                    .arg(tombstone.expired_at.as_microsecond())
+                    .arg(tombstone.status)
+            })
             .await?;
         Ok(u64::from(removed == Value::Int(1)))
     }
 }
 
 impl Shared {
-    /// Runs a script on the record of `key`; again when the connection broke,
-    /// for what may be repeated.
+    /// Runs a script on the record of `key`.
     async fn call(
         &self,
-        what: &'static str,
-        script: &Script,
+        call: &Call,
         key: ScopedKey,
         args: impl for<'c, 's> FnOnce(&'c mut ScriptInvocation<'s>) -> &'c mut ScriptInvocation<'s>,
     ) -> Result<Value, StoreError> {
-        self.call_named(what, script, &key.to_string(), args).await
+        self.call_named(call, &key.to_string(), args).await
     }
 
+    /// The same on what has a name of its own; again when the connection broke,
+    /// for what may be repeated.
     async fn call_named(
         &self,
-        what: &'static str,
-        script: &Script,
+        call: &Call,
         name: &str,
         args: impl for<'c, 's> FnOnce(&'c mut ScriptInvocation<'s>) -> &'c mut ScriptInvocation<'s>,
     ) -> Result<Value, StoreError> {
+        let what = call.what;
         if self.is_closed.load(Ordering::Acquire) {
             return Err(StoreError::unavailable(what, "the store is closed"));
         }
@@ -246,15 +238,16 @@ impl Shared {
             .as_ref()
             .map(|clock| clock.now().as_microsecond());
         let now = now.map_or_else(String::new, |now| now.to_string());
-        let mut call = script.key(format!("{}{name}", self.prefix));
-        args(call.arg(now));
-        let is_repeatable = !std::ptr::eq(script, &raw const self.scripts.release);
+        let mut script = call.script.key(format!("{}{name}", self.prefix));
+        args(script.arg(now));
         let deadline = Instant::now() + self.patience;
         let mut lost = 0;
         loop {
-            match timeout_at(deadline, self.link.run(&call)).await {
+            match timeout_at(deadline, self.link.run(&script)).await {
                 Ok(Ok(answer)) => return Ok(answer),
-                Ok(Err(error)) if error::is_lost(&error) && is_repeatable && lost < MOST_LOST => {
+                Ok(Err(error))
+                    if error::is_lost(&error) && call.is_repeatable && lost < MOST_LOST =>
+                {
                     lost += 1;
                 }
                 Ok(Err(error)) => return Err(store_error(what, error)),
@@ -285,22 +278,17 @@ impl Store for RedisStore {
         completion: Completion,
     ) -> Result<Fenced, StoreError> {
         let shared = &self.shared;
-        let completed = shared.call(
-            "completing a record",
-            &shared.scripts.complete,
-            key,
-            |call| {
-                call.arg(token.as_bytes())
-                    .arg(completion.status)
-                    .arg(row::answer(&completion))
-            },
-        );
+        let completed = shared.call(&shared.scripts.complete, key, |call| {
+            call.arg(token.as_bytes())
+                .arg(completion.status)
+                .arg(row::answer(&completion))
+        });
         Ok(fenced(&completed.await?))
     }
 
     async fn release(&self, key: ScopedKey, token: OwnerToken) -> Result<Fenced, StoreError> {
         let shared = &self.shared;
-        let released = shared.call("releasing a record", &shared.scripts.release, key, |call| {
+        let released = shared.call(&shared.scripts.release, key, |call| {
             call.arg(token.as_bytes())
                 .arg(OwnerToken::random().as_bytes())
         });
@@ -322,10 +310,7 @@ impl Store for RedisStore {
 
     async fn get(&self, key: ScopedKey) -> Result<Option<Record>, StoreError> {
         let shared = &self.shared;
-        match shared
-            .call("reading a record", &shared.scripts.get, key, |call| call)
-            .await?
-        {
+        match shared.call(&shared.scripts.get, key, |call| call).await? {
             Value::Nil => Ok(None),
             found => row::record(key, found).map(Some),
         }
@@ -333,7 +318,7 @@ impl Store for RedisStore {
 
     async fn amend(&self, key: ScopedKey, completion: Completion) -> Result<bool, StoreError> {
         let shared = &self.shared;
-        let amended = shared.call("amending a record", &shared.scripts.amend, key, |call| {
+        let amended = shared.call(&shared.scripts.amend, key, |call| {
             call.arg(OwnerToken::random().as_bytes())
                 .arg(completion.status)
                 .arg(row::answer(&completion))
@@ -364,9 +349,8 @@ impl Store for RedisStore {
     }
 
     async fn publish_ttl(&self, notice: TtlNotice) -> Result<Duration, StoreError> {
-        const WHAT: &str = "publishing the TTLs in force";
         let shared = &self.shared;
-        let smallest = shared.call_named(WHAT, &shared.scripts.publish_ttl, NOTICES, |call| {
+        let smallest = shared.call_named(&shared.scripts.publish_ttl, NOTICES, |call| {
             call.arg(notice.process.as_bytes())
                 .arg(micros(notice.smallest))
                 .arg(micros(notice.largest))
@@ -379,9 +363,7 @@ impl Store for RedisStore {
 
     async fn now(&self) -> Result<Timestamp, StoreError> {
         let shared = &self.shared;
-        let now = shared.call_named("reading the clock", &shared.scripts.now, NOTICES, |call| {
-            call
-        });
+        let now = shared.call_named(&shared.scripts.now, NOTICES, |call| call);
         match now.await? {
             Value::Int(now) => Ok(from_micros(now)),
             _ => Err(StoreError::corrupt("the time")),

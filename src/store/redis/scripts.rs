@@ -2,57 +2,87 @@
 
 use redis::Script;
 
+/// A script, and what is to know about it.
+#[derive(Debug)]
+pub(super) struct Call {
+    pub(super) script: Script,
+    /// What it does, for an error's text.
+    pub(super) what: &'static str,
+    /// Whether it may be run again when it is unknown whether it was run: a
+    /// repetition changes nothing and is answered the same.
+    pub(super) is_repeatable: bool,
+}
+
+impl Call {
+    fn new(what: &'static str, code: &str) -> Self {
+        Self {
+            script: Script::new(code),
+            what,
+            is_repeatable: true,
+        }
+    }
+
+    fn once(self) -> Self {
+        Self {
+            is_repeatable: false,
+            ..self
+        }
+    }
+}
+
 /// A script of this folder, behind what all share.
 macro_rules! script {
     ($name:literal) => {
-        Script::new(concat!(
+        concat!(
             include_str!("lua/record.lua"),
             include_str!(concat!("lua/", $name, ".lua")),
-        ))
+        )
     };
 }
 
-/// The same for a script that only changes what is there: also a server without
-/// room has to take it, or what ran could not be recorded.
+/// The same for one that adds no record: also a server without room has to take
+/// it, or what ran could not be recorded.
 macro_rules! script_without_room {
     ($name:literal) => {
-        Script::new(concat!(
-            "#!lua flags=allow-oom\n",
-            include_str!("lua/record.lua"),
-            include_str!(concat!("lua/", $name, ".lua")),
-        ))
+        concat!("#!lua flags=allow-oom\n", script!($name))
     };
 }
 
 #[derive(Debug)]
 pub(super) struct Scripts {
-    pub(super) claim: Script,
-    pub(super) complete: Script,
-    pub(super) release: Script,
-    pub(super) renew: Script,
-    pub(super) get: Script,
-    pub(super) amend: Script,
-    pub(super) expired: Script,
-    pub(super) remove: Script,
-    pub(super) publish_ttl: Script,
-    pub(super) now: Script,
-    pub(super) probe: Script,
+    pub(super) claim: Call,
+    pub(super) complete: Call,
+    pub(super) release: Call,
+    pub(super) renew: Call,
+    pub(super) get: Call,
+    pub(super) amend: Call,
+    pub(super) expired: Call,
+    pub(super) remove: Call,
+    pub(super) publish_ttl: Call,
+    pub(super) now: Call,
+    pub(super) probe: Call,
 }
 
 impl Scripts {
     pub(super) fn new() -> Self {
         Self {
-            claim: script!("claim"),
-            complete: script_without_room!("complete"),
-            release: script_without_room!("release"),
-            renew: script_without_room!("renew"),
-            get: script_without_room!("get"),
-            amend: script_without_room!("amend"),
-            expired: script_without_room!("expired"),
-            remove: script_without_room!("remove"),
-            publish_ttl: script_without_room!("publish_ttl"),
-            now: script_without_room!("now"),
-            probe: script_without_room!("probe"),
+            claim: Call::new("claiming a key", script!("claim")),
+            complete: Call::new("completing a record", script_without_room!("complete")),
+            release: Call::new("releasing a record", script_without_room!("release")).once(),
+            renew: Call::new("renewing a lease", script_without_room!("renew")),
+            get: Call::new("reading a record", script_without_room!("get")),
+            amend: Call::new("amending a record", script_without_room!("amend")).once(),
+            expired: Call::new(
+                "looking for expired records",
+                script_without_room!("expired"),
+            ),
+            remove: Call::new("removing a record", script_without_room!("remove")),
+            publish_ttl: Call::new(
+                "publishing the TTLs in force",
+                script_without_room!("publish_ttl"),
+            ),
+            now: Call::new("reading the clock", script_without_room!("now")),
+            probe: Call::new("trying the scripts", script_without_room!("probe")),
         }
     }
 }

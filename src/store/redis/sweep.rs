@@ -13,8 +13,6 @@ use crate::{
     store::{StoreError, StoreErrorKind},
 };
 
-const LOOKING: &str = "looking for expired records";
-
 /// Sorts by age: the time of expiry, then the key.
 type Oldest = BTreeMap<(Timestamp, ScopedKey), ExpiredRecord>;
 
@@ -28,7 +26,8 @@ impl RedisStore {
         let mut oldest = Oldest::new();
         let dbsize = redis::cmd("DBSIZE");
         let masters = self.shared.link.ask_masters(dbsize).await;
-        let masters = masters.map_err(|error| store_error(LOOKING, error))?;
+        let masters =
+            masters.map_err(|error| store_error(self.shared.scripts.expired.what, error))?;
         for (master, _) in masters {
             let mut cursor = 0;
             loop {
@@ -53,7 +52,8 @@ impl RedisStore {
     ) -> Result<(u64, Vec<ScopedKey>), StoreError> {
         let page = self.shared.link.ask(master, self.scan(cursor)).await;
         let page = page.and_then(|page| Ok(from_redis_value::<(u64, Vec<String>)>(page)?));
-        let (next, names) = page.map_err(|error| store_error(LOOKING, error))?;
+        let (next, names) =
+            page.map_err(|error| store_error(self.shared.scripts.expired.what, error))?;
         let keys = names.iter().filter_map(|name| self.key_of(name));
         Ok((next, keys.collect()))
     }
@@ -85,9 +85,7 @@ impl RedisStore {
     /// One that cannot be read must not keep the others from being swept.
     async fn expired_record(&self, key: ScopedKey) -> Result<Option<ExpiredRecord>, StoreError> {
         let shared = &self.shared;
-        let asked = shared
-            .call(LOOKING, &shared.scripts.expired, key, |call| call)
-            .await;
+        let asked = shared.call(&shared.scripts.expired, key, |call| call).await;
         let read = match asked {
             Ok(Value::Nil) => return Ok(None),
             Ok(found) => row::record(key, found),

@@ -80,7 +80,10 @@ async fn a_server_that_may_evict_is_refused_unless_every_key_is_looked_up() {
     .await;
     is_refused(over(&server).set("ARCHIVE_URL", "none"), &["evict"]).await;
     for lookup in ["require", "all"] {
-        over(&server).set("ARCHIVE_LOOKUP", lookup).charges().await;
+        over(&server)
+            .set("ARCHIVE_LOOKUP", lookup)
+            .start("charges")
+            .await;
         let service = over(&server).set("ARCHIVE_LOOKUP", lookup).testbed().await;
         let request = service.post("/echo").key(&ulid()).body("charge");
         let first = request.send().await;
