@@ -132,7 +132,8 @@
 //!   it runs again. [`ArchiveLookup::AllKeys`] asks the archive about it.
 //! - **Expired keys without an archive**: they are unknown, and run again.
 //! - **A store that loses what it confirmed**, such as a memory store that
-//!   restarts.
+//!   restarts. What Redis can lose, and what is answered then, is told
+//!   [beside the store](store::redis#what-redis-can-lose).
 //! - **A rotated token**, where the bearer token is the principal: it is
 //!   another principal, with other keys.
 //!
@@ -143,6 +144,7 @@
 //! | none (default) | the layer, the memory store and archive, the sweeper |
 //! | `sqlite` | [`store::sqlite::SqliteStore`] and [`archive::SqliteArchive`] |
 //! | `postgres` | [`store::postgres::PostgresStore`] and [`archive::PostgresArchive`] |
+//! | `redis` | [`store::redis::RedisStore`] |
 //! | `conformance` | [`conformance`]: the suite that a store of your own can be tested with |
 //! | `full` | all of them |
 //!
@@ -158,7 +160,7 @@ compile_error!(
 );
 
 /// The README's code is compiled as it stands.
-#[cfg(all(doctest, feature = "sqlite", feature = "postgres"))]
+#[cfg(all(doctest, feature = "sqlite", feature = "postgres", feature = "redis"))]
 #[doc = include_str!("../README.md")]
 pub struct Readme;
 

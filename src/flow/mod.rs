@@ -31,6 +31,7 @@ use crate::{
 
 mod attempt;
 mod follow;
+mod late;
 mod owned;
 mod record;
 

@@ -34,7 +34,7 @@
 //! | a completed record | the retry gets `idempotency_key_expired` with status and resource id: it was archived first | the same for a key whose own timestamp is old; **else it runs again** | **it runs again** |
 //! | a record in progress, whose handler is still running | **a retry runs beside it**: only Redis knew. The first is then fenced, and told so before its answer leaves | the same | the same |
 //! | a record in progress, whose process died | **a retry runs again** as a first attempt, not as a takeover: `attempt` is 1 | the same | the same |
-//! | the TTLs that other processes published | the archive is asked for all keys anyway | for up to a minute a key recorded under a shorter TTL of another process may be taken for young | there is nothing to ask |
+//! | the TTLs that processes published | the archive is asked for all keys anyway | **a key recorded under a shorter TTL than those in use may be taken for young, and run again**: for about a minute where its process goes on, else for good | there is nothing to ask |
 //!
 //! What makes the bold ones rarer is up to the server: `appendonly yes` with
 //! `appendfsync always` survives a restart, `min-replicas-to-write 1` stops a
