@@ -1,8 +1,8 @@
 //! What Redis costs over HTTP: against the bare handler, and against the memory
-//! store, in one run. Needs a server:
+//! store, in one run. Needs servers:
 //!
 //! ```text
-//! tests/redis.sh cargo bench --features redis,sqlite --bench redis
+//! tests/postgres.sh tests/redis.sh cargo bench --all-features --bench redis
 //! ```
 
 #![allow(
@@ -17,7 +17,7 @@ use std::sync::Arc;
 use axum::Router;
 use axum_idempotency::{
     IdempotencyLayer, Policy, PrincipalSource,
-    archive::{Archive, MemoryArchive, SqliteArchive},
+    archive::{Archive, MemoryArchive, PostgresArchive, SqliteArchive},
     store::{MemoryStore, Store, redis::RedisStore},
 };
 use http::{Keys, Server};
@@ -32,6 +32,8 @@ mod measure;
 const CONNECTIONS: [usize; 4] = [1, 16, 64, 256];
 const ROUNDS: usize = 12;
 
+const SCHEMA: &str = "axum_idempotency_bench_redis";
+
 fn main() {
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
     runtime.block_on(throughput());
@@ -41,6 +43,9 @@ async fn throughput() {
     let dir = tempfile::TempDir::new().expect("a directory for temporary files");
     let url = format!("sqlite:{}", dir.path().join("archive.db").display());
     let sqlite = SqliteArchive::open(&url).await.expect("an archive");
+    let url = server("DATABASE_URL", "tests/postgres.sh");
+    let builder = PostgresArchive::builder().url(url).schema(SCHEMA);
+    let postgres = builder.open().await.expect("an archive");
     let subjects = [
         (
             "memory store",
@@ -55,10 +60,14 @@ async fn throughput() {
             "Redis, archive in SQLite",
             Subject::new(redis().await, Some(Arc::new(sqlite))).await,
         ),
+        (
+            "Redis, archive in PostgreSQL",
+            Subject::new(redis().await, Some(Arc::new(postgres))).await,
+        ),
     ];
     let bare = Server::start(measure::bare()).await;
     println!("HTTP throughput, 1 KiB JSON, against the bare handler (against the memory store)");
-    println!("  {:<26}{:>18}{:>18}", "", "fresh", "replay");
+    println!("  {:<28}{:>18}{:>18}", "", "fresh", "replay");
     for connections in CONNECTIONS {
         let mut rounds = vec![Rounds::default(); subjects.len()];
         for round in 0..ROUNDS {
@@ -78,7 +87,7 @@ async fn throughput() {
         for ((name, _), (fresh, replay)) in subjects.iter().zip(&medians) {
             let (memory_fresh, memory_replay) = medians[0];
             println!(
-                "    {name:<26}{fresh:>8.3} ({:.3}){replay:>10.3} ({:.3})",
+                "    {name:<28}{fresh:>8.3} ({:.3}){replay:>10.3} ({:.3})",
                 fresh / memory_fresh,
                 replay / memory_replay
             );
@@ -127,9 +136,13 @@ fn protected(store: Arc<dyn Store>, archive: Option<Arc<dyn Archive>>) -> Router
     measure::bare().layer(layer.build().expect("a layer"))
 }
 
+fn server(variable: &str, starter: &str) -> String {
+    let url = std::env::var(variable);
+    url.unwrap_or_else(|_| panic!("{variable}: run {starter} cargo bench ..."))
+}
+
 async fn redis() -> Arc<dyn Store> {
-    let url = std::env::var("REDIS_URL");
-    let url = url.expect("REDIS_URL: run tests/redis.sh cargo bench ...");
+    let url = server("REDIS_URL", "tests/redis.sh");
     let prefix = format!("bench-{}:", uuid::Uuid::new_v4());
     let store = RedisStore::builder().url(url).prefix(prefix).open().await;
     Arc::new(store.expect("the server is there"))

@@ -7,15 +7,25 @@ use async_trait::async_trait;
 use axum_idempotency::{
     ManualClock,
     archive::{Archive, MemoryArchive},
-    conformance::Fixture,
+    conformance::{Fixture, run_all},
     conformance_tests,
     store::{Store, redis::RedisStore},
 };
 
-use crate::support::redis::{prefix, server_url, shared_cluster_url};
+use crate::support::redis::{Server, prefix, server_url, shared_cluster_url};
 
 conformance_tests!(one_server, Redis::over(server_url()).await);
 conformance_tests!(a_cluster, Redis::over(shared_cluster_url().await).await);
+
+/// Where it is installed.
+#[tokio::test(flavor = "multi_thread")]
+async fn valkey_conforms_too() {
+    let Some(server) = Server::valkey().await else {
+        println!("Valkey is not installed");
+        return;
+    };
+    run_all(async || Redis::over(server.url()).await).await;
+}
 
 struct Redis {
     url: String,

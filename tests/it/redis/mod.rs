@@ -4,6 +4,7 @@ use axum_idempotency::store::redis::RedisStore;
 
 mod conformance;
 mod crash_points;
+mod crowds;
 mod loss;
 mod memory_limit;
 mod places;
