@@ -60,6 +60,7 @@ use self::{
 };
 use super::{
     Fenced, Renewal, Renewed, Store, StoreError, StoreIdentity, TtlNotice, move_in_two_phases,
+    renewed_each,
 };
 use crate::{
     archive::{Archive, PostgresArchive},
@@ -197,15 +198,7 @@ impl Store for PostgresStore {
         let patience = self.db.patience();
         let ask = |renewal: &Renewal| self.lanes.ask(*renewal, patience);
         let answers = join_all(renewals.iter().map(ask)).await;
-        if answers.iter().all(Result::is_err) {
-            return answers.into_iter().collect();
-        }
-        // One that the database refused must not cost the others what they got:
-        // its lease runs as before.
-        let answers = answers.into_iter();
-        Ok(answers
-            .map(|answer| answer.unwrap_or(Renewed::Locked))
-            .collect())
+        renewed_each(answers)
     }
 
     async fn get(&self, key: ScopedKey) -> Result<Option<Record>, StoreError> {

@@ -78,7 +78,7 @@ use self::{
 };
 use super::{
     Fenced, Keeps, Renewal, Renewed, Store, StoreError, StoreIdentity, TtlNotice,
-    move_in_two_phases,
+    move_in_two_phases, renewed_each,
 };
 use crate::{
     archive::Archive,
@@ -297,15 +297,7 @@ impl Store for RedisStore {
 
     async fn renew(&self, renewals: &[Renewal]) -> Result<Vec<Renewed>, StoreError> {
         let answers = join_all(renewals.iter().map(|renewal| self.renew_one(renewal))).await;
-        if answers.iter().all(Result::is_err) {
-            return answers.into_iter().collect();
-        }
-        // A node that does not answer must not cost the others what they got:
-        // the leases there run as before.
-        let answers = answers.into_iter();
-        Ok(answers
-            .map(|answer| answer.unwrap_or(Renewed::Locked))
-            .collect())
+        renewed_each(answers)
     }
 
     async fn get(&self, key: ScopedKey) -> Result<Option<Record>, StoreError> {
