@@ -48,3 +48,14 @@ pub(super) fn is_lost(error: &RedisError) -> bool {
 pub(super) fn is_of_a_replica(error: &RedisError) -> bool {
     error.kind() == ErrorKind::Server(ServerErrorKind::ReadOnly)
 }
+
+/// Whether the key's slot is moving, and the node that it moves to is to be
+/// asked.
+pub(super) fn is_asked_elsewhere(error: &RedisError) -> bool {
+    error.kind() == ErrorKind::Server(ServerErrorKind::Ask)
+}
+
+/// Whether the script has to be sent first.
+pub(super) fn is_unknown_script(error: &RedisError) -> bool {
+    error.kind() == ErrorKind::Server(ServerErrorKind::NoScript)
+}

@@ -13,7 +13,7 @@ use redis::{
 };
 
 use super::{
-    error::is_of_a_replica,
+    error::{self, is_of_a_replica},
     options::{RedisStoreBuilder, Target},
 };
 
@@ -71,7 +71,15 @@ impl Link {
                 let ran = call.invoke_async(&mut server.connection()).await;
                 server.noting(ran)
             }
-            Self::Cluster(cluster) => call.invoke_async(&mut cluster.clone()).await,
+            Self::Cluster(cluster) => {
+                let mut cluster = cluster.clone();
+                match call.invoke_async(&mut cluster).await {
+                    Err(error) if error::is_asked_elsewhere(&error) => {
+                        run_elsewhere(&mut cluster, call, &error).await
+                    }
+                    ran => ran,
+                }
+            }
         }
     }
 
@@ -154,6 +162,38 @@ impl Master {
             host: host.to_owned(),
             port: port.parse().map_err(|_| unexpected("a port"))?,
         })
+    }
+}
+
+/// Runs a script at the node that a slot is moving to.
+///
+/// A node takes `ASKING` for the next command on the connection. The client
+/// sends the two apart, so that those of other calls come in between when many
+/// are sent on, and gives up after a while. Here nothing comes in between.
+async fn run_elsewhere(
+    cluster: &mut ClusterConnection,
+    call: &ScriptInvocation<'_>,
+    sent_on: &RedisError,
+) -> RedisResult<Value> {
+    let (address, _slot) = sent_on.redirect_node().ok_or_else(|| unexpected("a node"))?;
+    let Master::OfCluster { host, port } = Master::at(address)? else {
+        return Err(unexpected("a node of the cluster"));
+    };
+    let mut both = redis::pipe();
+    both.cmd("ASKING").invoke_script(call);
+    let run = async |cluster: &mut ClusterConnection| {
+        let host = host.clone();
+        let there = SingleNodeRoutingInfo::ByAddress { host, port };
+        let answers = cluster.route_pipeline(both.clone(), 1, 1, there).await?;
+        let answer = answers.into_iter().next();
+        answer.ok_or_else(|| unexpected("an answer"))?.extract_error()
+    };
+    match run(cluster).await {
+        Err(error) if error::is_unknown_script(&error) => {
+            call.load_async(cluster).await?;
+            run(cluster).await
+        }
+        ran => ran,
     }
 }
 
