@@ -1,7 +1,13 @@
 //! The way to the servers: one connection that all calls share, and that comes
 //! up again when it breaks; or one to each node of a cluster.
+//!
+//! A connection need not break when its server is gone: a server that became a
+//! replica keeps it, and one that lost its power or its network says nothing any
+//! more. So a call that is refused by a replica, or that is not answered in time,
+//! has another connection made, to wherever the address leads by now; of a
+//! cluster, to those that its nodes name by now.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use redis::{
     Client, Cmd, ErrorKind, RedisError, RedisResult, ScriptInvocation, Value,
@@ -11,6 +17,7 @@ use redis::{
     cluster_routing::{MultipleNodeRoutingInfo, RoutingInfo, SingleNodeRoutingInfo},
     from_redis_value,
 };
+use tokio::task::JoinHandle;
 
 use super::{
     error::{self, is_of_a_replica},
@@ -19,14 +26,29 @@ use super::{
 
 pub(super) enum Link {
     Server(Box<Server>),
-    Cluster(ClusterConnection),
+    Cluster(Arc<Cluster>),
 }
 
 /// One server, or whatever its address leads to.
 pub(super) struct Server {
     client: Client,
     config: ConnectionManagerConfig,
-    connection: Mutex<ConnectionManager>,
+    current: Mutex<Numbered>,
+}
+
+/// A connection, and how many there were before it.
+#[derive(Clone)]
+struct Numbered {
+    number: u64,
+    connection: ConnectionManager,
+}
+
+/// The nodes of a cluster, as the client has found them.
+pub(super) struct Cluster {
+    client: ClusterClient,
+    current: Mutex<ClusterConnection>,
+    /// Looks for them anew.
+    search: Mutex<Option<JoinHandle<()>>>,
 }
 
 /// A server that holds keys of its own.
@@ -51,7 +73,10 @@ impl Link {
                 Ok(Self::Server(Box::new(Server {
                     client,
                     config,
-                    connection: Mutex::new(connection),
+                    current: Mutex::new(Numbered {
+                        number: 0,
+                        connection,
+                    }),
                 })))
             }
             Target::Cluster(nodes) => {
@@ -59,7 +84,12 @@ impl Link {
                     .connection_timeout(options.connect_timeout)
                     .response_timeout(options.response_timeout)
                     .build()?;
-                Ok(Self::Cluster(client.get_async_connection().await?))
+                let connection = client.get_async_connection().await?;
+                Ok(Self::Cluster(Arc::new(Cluster {
+                    client,
+                    current: Mutex::new(connection),
+                    search: Mutex::default(),
+                })))
             }
         }
     }
@@ -68,17 +98,19 @@ impl Link {
     pub(super) async fn run(&self, call: &ScriptInvocation<'_>) -> RedisResult<Value> {
         match self {
             Self::Server(server) => {
-                let ran = call.invoke_async(&mut server.connection()).await;
-                server.noting(ran)
+                let mut by = server.current().clone();
+                let ran = call.invoke_async(&mut by.connection).await;
+                server.noting(by.number, ran)
             }
             Self::Cluster(cluster) => {
-                let mut cluster = cluster.clone();
-                match call.invoke_async(&mut cluster).await {
+                let mut nodes = cluster.current().clone();
+                let ran = match call.invoke_async(&mut nodes).await {
                     Err(error) if error::is_asked_elsewhere(&error) => {
-                        run_elsewhere(&mut cluster, call, &error).await
+                        run_elsewhere(&mut nodes, call, &error).await
                     }
                     ran => ran,
-                }
+                };
+                cluster.noting(ran)
             }
         }
     }
@@ -92,10 +124,9 @@ impl Link {
             }
             Self::Cluster(cluster) => {
                 let all = (MultipleNodeRoutingInfo::AllMasters, None);
-                let answers = cluster
-                    .clone()
-                    .route_command(command, RoutingInfo::MultiNode(all))
-                    .await?;
+                let mut nodes = cluster.current().clone();
+                let answers = nodes.route_command(command, RoutingInfo::MultiNode(all));
+                let answers = cluster.noting(answers.await)?;
                 let answers: Vec<(String, Value)> = match answers {
                     Value::Map(answers) => answers
                         .into_iter()
@@ -114,42 +145,70 @@ impl Link {
     pub(super) async fn ask(&self, master: &Master, command: Cmd) -> RedisResult<Value> {
         match (self, master) {
             (Self::Server(server), _) => {
-                let answer = command.query_async(&mut server.connection()).await;
-                server.noting(answer)
+                let mut by = server.current().clone();
+                let answer = command.query_async(&mut by.connection).await;
+                server.noting(by.number, answer)
             }
-            (Self::Cluster(cluster), Master::OfCluster { host, port }) => {
-                let (host, port) = (host.clone(), *port);
-                let routing =
-                    RoutingInfo::SingleNode(SingleNodeRoutingInfo::ByAddress { host, port });
-                cluster.clone().route_command(command, routing).await
-            }
-            (Self::Cluster(cluster), Master::TheServer) => {
-                let routing = RoutingInfo::SingleNode(SingleNodeRoutingInfo::RandomPrimary);
-                cluster.clone().route_command(command, routing).await
+            (Self::Cluster(cluster), master) => {
+                let route = match master {
+                    Master::OfCluster { host, port } => SingleNodeRoutingInfo::ByAddress {
+                        host: host.clone(),
+                        port: *port,
+                    },
+                    Master::TheServer => SingleNodeRoutingInfo::RandomPrimary,
+                };
+                let mut nodes = cluster.current().clone();
+                let answer = nodes.route_command(command, RoutingInfo::SingleNode(route));
+                cluster.noting(answer.await)
             }
         }
     }
 }
 
 impl Server {
-    fn connection(&self) -> ConnectionManager {
-        self.current().clone()
-    }
-
-    /// A server that became a replica keeps its connections, though its address
-    /// may lead to the new master by now.
-    fn noting<T>(&self, answer: RedisResult<T>) -> RedisResult<T> {
-        if answer.as_ref().is_err_and(is_of_a_replica) {
-            let (client, config) = (self.client.clone(), self.config.clone());
-            *self.current() = ConnectionManager::new_lazy_with_config(client, config)?;
+    /// Whoever notes first that a connection leads nowhere has it replaced.
+    fn noting<T>(&self, number: u64, answer: RedisResult<T>) -> RedisResult<T> {
+        let leads_nowhere = |error: &RedisError| error.is_timeout() || is_of_a_replica(error);
+        if answer.as_ref().is_err_and(leads_nowhere) {
+            let mut current = self.current();
+            if current.number == number {
+                let (client, config) = (self.client.clone(), self.config.clone());
+                *current = Numbered {
+                    number: number + 1,
+                    connection: ConnectionManager::new_lazy_with_config(client, config)?,
+                };
+            }
         }
         answer
     }
 
-    fn current(&self) -> MutexGuard<'_, ConnectionManager> {
-        self.connection
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+    fn current(&self) -> MutexGuard<'_, Numbered> {
+        self.current.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Cluster {
+    /// The client follows redirections, and a node that is silent redirects
+    /// nobody.
+    fn noting<T>(self: &Arc<Self>, answer: RedisResult<T>) -> RedisResult<T> {
+        if answer.as_ref().is_err_and(RedisError::is_timeout) {
+            let mut search = self.search.lock().unwrap_or_else(PoisonError::into_inner);
+            if search.as_ref().is_none_or(JoinHandle::is_finished) {
+                *search = Some(tokio::spawn(find_nodes(Arc::clone(self))));
+            }
+        }
+        answer
+    }
+
+    fn current(&self) -> MutexGuard<'_, ClusterConnection> {
+        self.current.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+async fn find_nodes(cluster: Arc<Cluster>) {
+    match cluster.client.get_async_connection().await {
+        Ok(found) => *cluster.current() = found,
+        Err(error) => tracing::warn!(%error, "the nodes of the cluster are not found"),
     }
 }
 
@@ -175,7 +234,9 @@ async fn run_elsewhere(
     call: &ScriptInvocation<'_>,
     sent_on: &RedisError,
 ) -> RedisResult<Value> {
-    let (address, _slot) = sent_on.redirect_node().ok_or_else(|| unexpected("a node"))?;
+    let (address, _slot) = sent_on
+        .redirect_node()
+        .ok_or_else(|| unexpected("a node"))?;
     let Master::OfCluster { host, port } = Master::at(address)? else {
         return Err(unexpected("a node of the cluster"));
     };
@@ -186,7 +247,9 @@ async fn run_elsewhere(
         let there = SingleNodeRoutingInfo::ByAddress { host, port };
         let answers = cluster.route_pipeline(both.clone(), 1, 1, there).await?;
         let answer = answers.into_iter().next();
-        answer.ok_or_else(|| unexpected("an answer"))?.extract_error()
+        answer
+            .ok_or_else(|| unexpected("an answer"))?
+            .extract_error()
     };
     match run(cluster).await {
         Err(error) if error::is_unknown_script(&error) => {

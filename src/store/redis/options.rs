@@ -86,7 +86,8 @@ impl RedisStoreBuilder {
     }
 
     /// How long an answer may take on a connection that is there. Past it the
-    /// call is [`StoreErrorKind::Unavailable`]. Default: 2.5 s.
+    /// call is [`StoreErrorKind::Unavailable`], and the next takes another
+    /// connection, for the server may be gone. Default: 2.5 s.
     pub fn response_timeout(mut self, timeout: Duration) -> Self {
         self.response_timeout = timeout;
         self
