@@ -32,6 +32,7 @@
 //! | lost | with an archive and [`ArchiveLookup::AllKeys`] | with an archive and the default lookup | without an archive |
 //! | --- | --- | --- | --- |
 //! | a completed record | the retry gets `idempotency_key_expired` with status and resource id: it was archived first | the same for a key whose own timestamp is old; **else it runs again** | **it runs again** |
+//! | that a record was completed, and not its claim: a replica had got that far | the retry is told that it is in progress until the lease lapses, then `idempotency_response_not_kept` with status and resource id | the same | **it runs again** when the lease has lapsed, and is told the attempt |
 //! | a record in progress, whose handler is still running | **a retry runs beside it**: only Redis knew. The first is then fenced, and told so before its answer leaves | the same | the same |
 //! | a record in progress, whose process died | **a retry runs again** as a first attempt, not as a takeover: `attempt` is 1 | the same | the same |
 //! | the TTLs that processes published | the archive is asked for all keys anyway | **a key recorded under a shorter TTL than those in use may be taken for young, and run again**: for about a minute where its process goes on, else for good | there is nothing to ask |
