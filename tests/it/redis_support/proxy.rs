@@ -56,6 +56,22 @@ async fn everything_passes_by_default() {
 }
 
 #[tokio::test]
+async fn new_connections_go_where_they_are_led() {
+    in_time(async {
+        let mut scene = Scene::set().await;
+        let other = Server::start().await;
+        scene.proxy.lead_to(&other.url());
+        take_note(&mut scene.client, "a").await.unwrap();
+        let mut newcomer = scene.newcomer().await.unwrap();
+        take_note(&mut newcomer, "b").await.unwrap();
+        take_note(&mut newcomer, "c").await.unwrap();
+        assert_eq!(scene.noted().await, "1");
+        assert_eq!(other.cli(&["LLEN", "notes"]).await, "2");
+    })
+    .await;
+}
+
+#[tokio::test]
 async fn a_command_whose_answer_is_cut_is_done_and_failed_for_its_client() {
     in_time(async {
         let mut scene = Scene::set().await;

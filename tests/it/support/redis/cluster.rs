@@ -94,6 +94,13 @@ impl Cluster {
         self.nodes[number].kill().await;
     }
 
+    /// Kills a node that has no slots: its master has nobody to take over.
+    pub(crate) async fn kill_replica(&mut self, number: usize) {
+        let masters = self.masters().await;
+        assert!(!masters.contains(&number), "node {number} has slots");
+        self.nodes[number].kill().await;
+    }
+
     /// Until every slot has an owner that is up, as every node sees it that is.
     pub(crate) async fn wait_until_failed_over(&self) {
         self.settle().await;

@@ -164,6 +164,13 @@ impl Server {
         self.cli(&["REPLICAOF", "NO", "ONE"]).await;
     }
 
+    /// It is a replica from here on that hears nothing of its master, for nobody
+    /// listens there; with what it has got so far.
+    pub(crate) async fn loses_its_master(&self, nobody: u16) {
+        let nobody = nobody.to_string();
+        self.cli(&["REPLICAOF", HOST, &nobody]).await;
+    }
+
     /// What `redis-cli` prints for a command that succeeds.
     pub(crate) async fn cli(&self, command: &[&str]) -> String {
         let answer = self.try_cli(command).await;

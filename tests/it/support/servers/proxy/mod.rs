@@ -6,7 +6,7 @@ mod switches;
 use std::{
     io,
     net::{Shutdown, SocketAddr},
-    sync::Arc,
+    sync::{Arc, Mutex, PoisonError},
 };
 
 use socket2::SockRef;
@@ -47,6 +47,8 @@ pub(crate) trait Upstream: Send + Sync + 'static {
 /// connections when it is dropped.
 pub(crate) struct Proxy<U: Upstream> {
     server: U,
+    /// Host and port of the server that new connections go to.
+    place: Arc<Mutex<String>>,
     port: u16,
     /// Bound to the port and never listening, so that nobody else takes it while
     /// connections are refused.
@@ -66,10 +68,12 @@ impl<U: Upstream> Proxy<U> {
                 break (port, reserved, listener);
             }
         };
-        let listening = Listening::start::<U>(listener, server.place(), &switches);
+        let place = Arc::new(Mutex::new(server.place()));
+        let listening = Listening::start::<U>(listener, &place, &switches);
         Self {
             listening: Some(listening),
             server,
+            place,
             port,
             _reserved: reserved,
             switches,
@@ -111,9 +115,15 @@ impl<U: Upstream> Proxy<U> {
     pub(crate) fn accept(&mut self) {
         if self.listening.is_none() {
             let listener = listen(self.port).expect("the port is reserved");
-            let listening = Listening::start::<U>(listener, self.server.place(), &self.switches);
+            let listening = Listening::start::<U>(listener, &self.place, &self.switches);
             self.listening = Some(listening);
         }
+    }
+
+    /// From here on new connections go to another server. Open ones stay.
+    pub(crate) fn lead_to(&self, server_url: &str) {
+        let place = U::parse(server_url).place();
+        *self.place.lock().unwrap_or_else(PoisonError::into_inner) = place;
     }
 
     /// The next request that contains these bytes, in its text or in a
@@ -163,9 +173,14 @@ struct Listening {
 }
 
 impl Listening {
-    fn start<U: Upstream>(listener: TcpListener, server: String, switches: &Arc<Switches>) -> Self {
+    fn start<U: Upstream>(
+        listener: TcpListener,
+        place: &Arc<Mutex<String>>,
+        switches: &Arc<Switches>,
+    ) -> Self {
         let listener = Arc::new(listener);
-        let accepting = accept::<U>(Arc::clone(&listener), server, Arc::clone(switches));
+        let (place, switches) = (Arc::clone(place), Arc::clone(switches));
+        let accepting = accept::<U>(Arc::clone(&listener), place, switches);
         Self {
             task: tokio::spawn(accepting),
             listener,
@@ -209,9 +224,13 @@ fn on_loopback(port: u16) -> SocketAddr {
     SocketAddr::from(([127, 0, 0, 1], port))
 }
 
-async fn accept<U: Upstream>(listener: Arc<TcpListener>, server: String, switches: Arc<Switches>) {
+async fn accept<U: Upstream>(
+    listener: Arc<TcpListener>,
+    place: Arc<Mutex<String>>,
+    switches: Arc<Switches>,
+) {
     while let Ok((client, _)) = listener.accept().await {
-        let server = server.clone();
+        let server = place.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let switches = Arc::clone(&switches);
         let cut = switches.next_cut();
         tokio::spawn(async move {
