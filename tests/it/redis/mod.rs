@@ -20,3 +20,4 @@ async fn open_with_prefix(url: &str, prefix: &str) -> RedisStore {
     let opened = RedisStore::builder().url(url).prefix(prefix).open().await;
     opened.unwrap_or_else(|error| panic!("{url} does not open: {error}"))
 }
+mod under_load;
