@@ -165,6 +165,7 @@ compile_error!(
 pub struct Readme;
 
 pub mod archive;
+mod archivist;
 mod body;
 pub mod canonical;
 pub mod claim;

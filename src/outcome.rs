@@ -8,7 +8,7 @@
 use std::sync::Arc;
 
 use crate::{
-    archive::Archive,
+    archivist::Archivist,
     leases::HeldLease,
     record::{Completion, OwnerToken, Record, RecordState, Tombstone},
     scope::ScopedKey,
@@ -25,7 +25,7 @@ pub(crate) struct Outcome {
 /// Where an outcome goes before it is recorded.
 #[derive(Clone, Debug)]
 pub(crate) struct ArchiveFirst {
-    pub(crate) archive: Arc<dyn Archive>,
+    pub(crate) archivist: Arc<Archivist>,
     /// None where the answer to the claim is not known.
     pub(crate) tombstone: Option<Tombstone>,
 }
@@ -52,7 +52,7 @@ impl Outcome {
                 _ => self.tombstone_of(store.get(key).await?, token),
             };
             if let Some(tombstone) = tombstone {
-                first.archive.insert(&[tombstone]).await?;
+                first.archivist.add(tombstone).await?;
             }
         }
         store.complete(key, token, self.completion.clone()).await

@@ -6,7 +6,11 @@ use std::{
     time::Duration,
 };
 
-use tokio::{task::JoinHandle, time::Instant};
+use futures_util::future::join_all;
+use tokio::{
+    task::JoinHandle,
+    time::{Instant, timeout},
+};
 use tokio_util::task::TaskTracker;
 
 use crate::{
@@ -90,27 +94,44 @@ impl PendingCalls {
 async fn work_off(pending: Arc<PendingCalls>) {
     let mut pause = SHORTEST_PAUSE;
     let mut left = Vec::new();
-    while let Some(calls) = pending.take(std::mem::take(&mut left)) {
-        let asked = calls.len();
-        let mut failed = None;
-        for call in calls {
-            // With the store down, one call is enough to find out.
-            if failed.is_some() {
-                left.push(call);
-                continue;
+    while let Some(mut calls) = pending.take(std::mem::take(&mut left)) {
+        let waiting = calls.len();
+        // An outcome unblocks a key; a release only ends a lease early.
+        calls.sort_by_key(|call| matches!(call.call, Call::Release));
+        let mut calls = calls.into_iter();
+        let mut failed = Vec::new();
+        loop {
+            let some: Vec<_> = calls.by_ref().take(TOLD_AT_ONCE).collect();
+            if some.is_empty() {
+                break;
             }
-            match tokio::time::timeout(PATIENCE, tell(&*pending.store, &call)).await {
-                Ok(Ok(answer)) => left.extend(settle(call, answer)),
-                Ok(Err(error)) => failed = Some((call, error.causes().to_string())),
-                Err(_) => failed = Some((call, "no answer in time".to_owned())),
+            let told = some.into_iter().map(|call| tell(&*pending.store, call));
+            let (mut is_reached, mut last_error) = (false, None);
+            for (call, answer) in join_all(told).await {
+                match answer {
+                    Ok(answer) => {
+                        is_reached = true;
+                        left.extend(settle(call, answer));
+                    }
+                    Err(error) => {
+                        last_error = Some(error);
+                        failed.push(call);
+                    }
+                }
+            }
+            if let Some(error) = last_error {
+                tracing::warn!(waiting = failed.len() + left.len() + calls.len(), %error, "store not reached: calls are repeated");
+            }
+            // With the store down, a few calls are enough to find out.
+            if !is_reached {
+                break;
             }
         }
-        let settled = asked - left.len() - usize::from(failed.is_some());
-        if let Some((call, error)) = failed {
-            // Behind the others, which may have nothing to do with its fault.
-            left.push(call);
-            tracing::warn!(waiting = left.len(), %error, "store not reached: calls are repeated");
-        }
+        left.extend(calls);
+        // Behind the others, which may have nothing to do with their fault: they
+        // may be those of one node of a store.
+        left.extend(failed);
+        let settled = waiting - left.len();
         pause = if settled == 0 {
             (pause * 2).min(LONGEST_PAUSE)
         } else {
@@ -122,7 +143,18 @@ async fn work_off(pending: Arc<PendingCalls>) {
     }
 }
 
-async fn tell(store: &dyn Store, pending: &Pending) -> Result<Fenced, StoreError> {
+/// Tells the store one call, and gives it back with the answer, or with what
+/// went wrong.
+async fn tell(store: &dyn Store, pending: Pending) -> (Pending, Result<Fenced, String>) {
+    let answer = timeout(PATIENCE, ask(store, &pending)).await;
+    let answer = match answer {
+        Ok(answer) => answer.map_err(|error| error.causes().to_string()),
+        Err(_) => Err("no answer in time".to_owned()),
+    };
+    (pending, answer)
+}
+
+async fn ask(store: &dyn Store, pending: &Pending) -> Result<Fenced, StoreError> {
     match &pending.call {
         Call::Complete(outcome, _) => {
             let lease = pending.flight.as_ref().map(|(_, lease)| lease);
@@ -161,3 +193,5 @@ fn settle(pending: Pending, answer: Fenced) -> Option<Pending> {
 const SHORTEST_PAUSE: Duration = Duration::from_millis(50);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 const PATIENCE: Duration = Duration::from_secs(5);
+/// Few enough for the connections of a small pool.
+const TOLD_AT_ONCE: usize = 8;

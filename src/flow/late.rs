@@ -43,11 +43,12 @@ impl Setup {
         attempt: &Attempt,
         created_at: Timestamp,
     ) -> Result<Option<Tombstone>, Rejection> {
-        let Some(archive) = self.archives_first() else {
+        let Some(archivist) = &self.archivist else {
             return Ok(None);
         };
         let key = attempt.scoped_key;
-        match self.in_time(archive.lookup(key, Some(created_at))).await {
+        let lookup = archivist.archive().lookup(key, Some(created_at));
+        match self.in_time(lookup).await {
             Ok(found) => Ok(found.filter(Tombstone::has_outcome)),
             Err(error) => {
                 tracing::error!(scoped_key = %key, error = %error.causes(), "archive lookup failed: the outcome is not known yet");

@@ -17,6 +17,7 @@ use tokio::time::{Instant, timeout};
 
 use crate::{
     archive::Archive,
+    archivist::Archivist,
     claim::{ArchiveLookup, Claim, ClaimOutcome, ClaimRequest, KeyAge},
     detached::Bound,
     flights::{Ending, Leader, Role, WaiterCaps},
@@ -48,6 +49,8 @@ pub(crate) struct Setup {
     pub(crate) policy: Policy,
     pub(crate) handle: Arc<StoreHandle>,
     pub(crate) archive: Option<Arc<dyn Archive>>,
+    /// Where outcomes are archived before they are recorded.
+    pub(crate) archivist: Option<Arc<Archivist>>,
     pub(crate) secret: Option<ScopeSecret>,
     pub(crate) waiter_caps: WaiterCaps,
 }
@@ -292,12 +295,6 @@ impl Setup {
             }
             _ => smallest.saturating_sub(LOOKUP_MARGIN),
         }
-    }
-
-    /// The archive, where outcomes go into it before they are recorded.
-    fn archives_first(&self) -> Option<&Arc<dyn Archive>> {
-        let archive = self.archive.as_ref()?;
-        (self.handle.store.keeps() != Keeps::UntilSwept).then_some(archive)
     }
 
     /// A call that takes longer than the policy allows counts as unreachable.

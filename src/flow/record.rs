@@ -195,9 +195,9 @@ impl Setup {
     /// Where an outcome goes first: into the archive, where records leave the
     /// store by themselves.
     fn archive_first(&self, tombstone: Option<Tombstone>) -> Option<ArchiveFirst> {
-        let archive = self.archives_first()?;
+        let archivist = Arc::clone(self.archivist.as_ref()?);
         Some(ArchiveFirst {
-            archive: Arc::clone(archive),
+            archivist,
             tombstone,
         })
     }
@@ -209,7 +209,7 @@ impl Setup {
         key: ScopedKey,
         completion: &Completion,
     ) -> Result<(), StoreError> {
-        let Some(archive) = self.archives_first() else {
+        let Some(archivist) = &self.archivist else {
             return Ok(());
         };
         let store = &self.handle.store;
@@ -221,7 +221,7 @@ impl Setup {
             .filter(ran_and_lapsed)
             .and_then(|record| with_outcome(record, completion));
         match tombstone {
-            Some(tombstone) => archive.insert(&[tombstone]).await,
+            Some(tombstone) => archivist.add(tombstone).await,
             None => Ok(()),
         }
     }

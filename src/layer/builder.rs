@@ -14,6 +14,7 @@ use tower_layer::Layer;
 use super::{problem::Problems, service::IdempotencyService};
 use crate::{
     archive::Archive,
+    archivist::Archivist,
     claim::ArchiveLookup,
     flights::WaiterCaps,
     flow::Setup,
@@ -77,6 +78,7 @@ impl IdempotencyLayer {
                 policy,
                 handle: Arc::clone(&self.setup.handle),
                 archive: self.setup.archive.clone(),
+                archivist: self.setup.archivist.clone(),
                 secret: self.setup.secret.clone(),
                 waiter_caps: self.setup.waiter_caps,
             },
@@ -290,11 +292,15 @@ impl IdempotencyLayerBuilder {
         if self.archive.is_none() {
             tracing::warn!("no archive: a retry after its key has expired runs again");
         }
+        let archives_first = self.store.keeps() != Keeps::UntilSwept;
+        let archive = self.archive.as_ref().filter(|_| archives_first);
+        let archivist = archive.map(|archive| Arc::new(Archivist::new(Arc::clone(archive))));
         IdempotencyLayer::assemble(
             Setup {
                 policy,
                 handle: StoreHandle::of(self.store),
                 archive: self.archive,
+                archivist,
                 secret: self.secret,
                 waiter_caps: self.waiter_caps,
             },

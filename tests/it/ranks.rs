@@ -16,7 +16,7 @@ const RANKS: [&str; 11] = [
     "record",
     "body claim handler rejection resource",
     "archive+store policy",
-    "conformance flights in_force leases sweep",
+    "archivist conformance flights in_force leases sweep",
     "outcome",
     "pending",
     "handle",

@@ -11,6 +11,7 @@ mod places;
 mod round_trips;
 mod setup;
 mod sweep;
+mod under_load;
 
 async fn open(url: &str) -> RedisStore {
     open_with_prefix(url, "").await
@@ -20,4 +21,3 @@ async fn open_with_prefix(url: &str, prefix: &str) -> RedisStore {
     let opened = RedisStore::builder().url(url).prefix(prefix).open().await;
     opened.unwrap_or_else(|error| panic!("{url} does not open: {error}"))
 }
-mod under_load;
