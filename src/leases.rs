@@ -39,8 +39,9 @@ struct Held {
     /// When the lease was last granted, by this process's monotonic clock, as
     /// of the start of the call: the store's grant is never earlier.
     granted: Instant,
-    /// It is not renewed from then on: the longest lease is over.
-    until: Instant,
+    /// It is not renewed from then on: the longest lease is over. None where
+    /// the outcome is known and waits to be recorded.
+    until: Option<Instant>,
     lost: CancellationToken,
     /// Its outcome is on the way to the store: soon nothing is in progress,
     /// and that is no loss.
@@ -81,7 +82,7 @@ impl Leases {
             key,
             lease,
             granted,
-            until: granted + longest,
+            until: Some(granted + longest),
             lost: lost.clone(),
             is_ending: false,
         };
@@ -106,6 +107,10 @@ impl Leases {
             *renewer = Some(tokio::spawn(renew_while_held(Arc::clone(self))));
         }
         self.wake.notify_one();
+    }
+
+    fn wake_at_once(self: &Arc<Self>) {
+        self.look_at(self.micros(Instant::now()));
     }
 
     /// When to look next; `None` ends the renewer.
@@ -152,7 +157,7 @@ impl Leases {
                 Renewed::Lost => {
                     let held = shard.remove(&renewal.token);
                     if let Some(held) = held.filter(|held| !held.is_ending) {
-                        tracing::warn!(scoped_key = %held.key, "lease lost: another attempt has taken over");
+                        tracing::warn!(scoped_key = %held.key, "lease lost: another attempt has taken over, or the record is gone");
                         held.lost.cancel();
                     }
                 }
@@ -173,7 +178,7 @@ impl Leases {
                     tracing::warn!(scoped_key = %held.key, "lease lapsed: it could not be renewed");
                     held.lost.cancel();
                 }
-                if held.until <= now {
+                if held.is_past_its_end(now) {
                     // Only its lapse is left to be told.
                     if !held.lost.is_cancelled() {
                         let lapse = self.micros(held.granted + held.lease);
@@ -215,7 +220,11 @@ impl Held {
     }
 
     fn soon_due(&self, now: Instant) -> bool {
-        self.granted + self.lease / 6 <= now && now < self.until
+        self.granted + self.lease / 6 <= now && !self.is_past_its_end(now)
+    }
+
+    fn is_past_its_end(&self, now: Instant) -> bool {
+        self.until.is_some_and(|until| until <= now)
     }
 }
 
@@ -288,6 +297,15 @@ impl HeldLease {
         if let Some(held) = self.leases.shard(self.token).get_mut(&self.token) {
             held.is_ending = true;
         }
+    }
+
+    /// The outcome is known and waits to be recorded: until that is done, nobody
+    /// may take over, however long it takes.
+    pub(crate) fn holds_an_outcome(&self) {
+        if let Some(held) = self.leases.shard(self.token).get_mut(&self.token) {
+            held.until = None;
+        }
+        self.leases.wake_at_once();
     }
 
     /// The lease was granted again by a call that began at `asked`.

@@ -45,11 +45,14 @@ impl Outcome {
         lease: Option<&HeldLease>,
     ) -> Result<Fenced, StoreError> {
         if let Some(first) = &self.first {
-            // An attempt that has been fenced has nothing to archive.
             let is_owner = lease.is_some_and(|lease| !lease.is_over());
             let tombstone = match &first.tombstone {
                 Some(tombstone) if is_owner => Some(tombstone.clone()),
-                _ => self.tombstone_of(store.get(key).await?, token),
+                known => match store.get(key).await? {
+                    Some(record) => self.tombstone_of(record, token),
+                    // It is gone, and its outcome is worth the more.
+                    None => known.clone(),
+                },
             };
             if let Some(tombstone) = tombstone {
                 first.archivist.add(tombstone).await?;
@@ -58,10 +61,15 @@ impl Outcome {
         store.complete(key, token, self.completion.clone()).await
     }
 
-    /// What is left of a record in progress once it has this outcome.
-    fn tombstone_of(&self, record: Option<Record>, token: OwnerToken) -> Option<Tombstone> {
-        let record = record.filter(|record| record.token == token)?;
-        with_outcome(record, &self.completion)
+    pub(crate) fn is_archived_first(&self) -> bool {
+        self.first.is_some()
+    }
+
+    /// What is left of a record in progress once it has this outcome. An attempt
+    /// that has been fenced has nothing to archive.
+    fn tombstone_of(&self, record: Record, token: OwnerToken) -> Option<Tombstone> {
+        let is_owner = record.token == token;
+        is_owner.then(|| with_outcome(record, &self.completion))?
     }
 }
 

@@ -19,7 +19,7 @@ use crate::{
     outcome::Outcome,
     record::OwnerToken,
     scope::ScopedKey,
-    store::{Fenced, Store, StoreError},
+    store::{Fenced, Store, StoreError, StoreErrorKind},
 };
 
 /// One call that has to be confirmed.
@@ -94,43 +94,14 @@ impl PendingCalls {
 async fn work_off(pending: Arc<PendingCalls>) {
     let mut pause = SHORTEST_PAUSE;
     let mut left = Vec::new();
-    while let Some(mut calls) = pending.take(std::mem::take(&mut left)) {
+    while let Some(calls) = pending.take(std::mem::take(&mut left)) {
         let waiting = calls.len();
-        // An outcome unblocks a key; a release only ends a lease early.
-        calls.sort_by_key(|call| matches!(call.call, Call::Release));
-        let mut calls = calls.into_iter();
-        let mut failed = Vec::new();
-        loop {
-            let some: Vec<_> = calls.by_ref().take(TOLD_AT_ONCE).collect();
-            if some.is_empty() {
-                break;
-            }
-            let told = some.into_iter().map(|call| tell(&*pending.store, call));
-            let (mut is_reached, mut last_error) = (false, None);
-            for (call, answer) in join_all(told).await {
-                match answer {
-                    Ok(answer) => {
-                        is_reached = true;
-                        left.extend(settle(call, answer));
-                    }
-                    Err(error) => {
-                        last_error = Some(error);
-                        failed.push(call);
-                    }
-                }
-            }
-            if let Some(error) = last_error {
-                tracing::warn!(waiting = failed.len() + left.len() + calls.len(), %error, "store not reached: calls are repeated");
-            }
-            // With the store down, a few calls are enough to find out.
-            if !is_reached {
-                break;
-            }
-        }
-        left.extend(calls);
-        // Behind the others, which may have nothing to do with their fault: they
-        // may be those of one node of a store.
-        left.extend(failed);
+        // What keeps the one kind from the store need not keep the other: outcomes
+        // may wait for an archive.
+        let is_release = |call: &Pending| matches!(call.call, Call::Release);
+        let (releases, outcomes): (Vec<_>, Vec<_>) = calls.into_iter().partition(is_release);
+        left.extend(tell_all(&*pending.store, outcomes).await);
+        left.extend(tell_all(&*pending.store, releases).await);
         let settled = waiting - left.len();
         pause = if settled == 0 {
             (pause * 2).min(LONGEST_PAUSE)
@@ -143,11 +114,54 @@ async fn work_off(pending: Arc<PendingCalls>) {
     }
 }
 
+/// Tells the store a few calls at a time, and gives back what is left.
+async fn tell_all(store: &dyn Store, calls: Vec<Pending>) -> Vec<Pending> {
+    let mut calls = calls.into_iter();
+    let (mut left, mut failed) = (Vec::new(), Vec::new());
+    loop {
+        let some: Vec<_> = calls.by_ref().take(TOLD_AT_ONCE).collect();
+        if some.is_empty() {
+            break;
+        }
+        let (mut is_reached, mut last_error) = (false, None);
+        for (call, answer) in join_all(some.into_iter().map(|call| tell(store, call))).await {
+            match answer {
+                Ok(answer) => {
+                    is_reached = true;
+                    left.extend(settle(call, answer));
+                }
+                Err(error) => {
+                    last_error = Some(error);
+                    failed.push(call);
+                }
+            }
+        }
+        if let Some(error) = last_error {
+            let waiting = failed.len() + left.len() + calls.len();
+            tracing::warn!(waiting, %error, "store not reached: calls are repeated");
+        }
+        // With the store down, a few calls are enough to find out.
+        if !is_reached {
+            break;
+        }
+    }
+    left.extend(calls);
+    // Behind the others, which may have nothing to do with their fault: they may
+    // be those of one node of a store.
+    left.extend(failed);
+    left
+}
+
 /// Tells the store one call, and gives it back with the answer, or with what
 /// went wrong.
 async fn tell(store: &dyn Store, pending: Pending) -> (Pending, Result<Fenced, String>) {
     let answer = timeout(PATIENCE, ask(store, &pending)).await;
     let answer = match answer {
+        // Nothing that is repeated makes a record readable.
+        Ok(Err(error)) if error.kind() == StoreErrorKind::Corrupt => {
+            tracing::error!(scoped_key = %pending.key, error = %error.causes(), "the record cannot be read: it stays as it is");
+            Ok(Fenced::Stale)
+        }
         Ok(answer) => answer.map_err(|error| error.causes().to_string()),
         Err(_) => Err("no answer in time".to_owned()),
     };

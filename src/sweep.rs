@@ -76,9 +76,9 @@ impl Sweeper {
         self
     }
 
-    /// How long to rest when nothing is left. Default: 1 min.
+    /// How long to rest when nothing is left; 10 ms at least. Default: 1 min.
     pub fn every(mut self, every: Duration) -> Self {
-        self.every = every;
+        self.every = every.max(SHORTEST_REST);
         self
     }
 
@@ -254,6 +254,7 @@ impl fmt::Debug for RunningSweeper {
 }
 
 const DEFAULT_EVERY: Duration = Duration::from_mins(1);
+const SHORTEST_REST: Duration = Duration::from_millis(10);
 const DEFAULT_PAUSE: Duration = Duration::from_millis(200);
 const DEFAULT_BATCH: u32 = 10_000;
 const DEFAULT_LONGEST_TTL: Duration = Duration::from_hours(24 * 31);

@@ -63,8 +63,8 @@ impl Owned {
         }
     }
 
-    /// Whether nobody owns the key: an earlier release got through, though its
-    /// connection broke.
+    /// Whether there is no record: an earlier release got through, though its
+    /// connection broke, or the store has lost it.
     async fn is_forgotten(&self) -> bool {
         let found = self.setup.handle.store.get(self.scoped_key);
         matches!(self.setup.in_time(found).await, Ok(None))
@@ -104,10 +104,17 @@ impl Owned {
                 self.leader.end(Ending::Completed(record));
                 Ok(Recorded::Own)
             }
+            // Nobody has taken over: the store has lost the record, and the archive
+            // has the outcome.
+            Ok(Fenced::Stale) if outcome.is_archived_first() && self.is_forgotten().await => {
+                self.leader.end(Ending::Completed(record));
+                Ok(Recorded::Own)
+            }
             Ok(Fenced::Stale) => Box::pin(self.fenced()).await,
             Err(error) => {
                 tracing::error!(scoped_key = %self.scoped_key, error = %error.causes(), "completion failed: it is repeated while the lease is renewed");
                 let created_at = Some(self.lease.created_at);
+                self.held.holds_an_outcome();
                 let answer = if is_lease_over() {
                     Err(Rejection::OutcomeUnknown { created_at })
                 } else {

@@ -26,6 +26,9 @@ pub(super) fn store_error(what: &'static str, error: RedisError) -> StoreError {
             "the server is no cluster: its URL begins with redis://",
             error,
         ),
+        (ErrorKind::Server(ServerErrorKind::ReadOnly), _) => {
+            StoreError::unavailable("the Redis server is a replica: it takes no writes", error)
+        }
         (_, Some("OOM")) => StoreError::full("Redis is at its maxmemory"),
         (_, Some("CORRUPT")) | (ErrorKind::UnexpectedReturnType, _) => {
             tracing::error!(what, error = %error, "a record cannot be read");

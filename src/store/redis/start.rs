@@ -18,7 +18,7 @@ pub(super) async fn check(link: &Link, eviction: Eviction) -> Result<Keeps, Stor
     let told = match link.ask_masters(redis::cmd("INFO")).await {
         Ok(told) => told,
         Err(error) if error.code() == Some("NOPERM") => {
-            return may_evict(eviction, &"the Redis user may not ask INFO");
+            return may_evict(eviction, None);
         }
         Err(error) => return Err(store_error(WHAT, error)),
     };
@@ -32,22 +32,26 @@ pub(super) async fn check(link: &Link, eviction: Eviction) -> Result<Keeps, Stor
         info.warn_of_loss(&master);
         match info.field("maxmemory_policy") {
             Some("noeviction") => {}
-            Some(policy) => {
-                keeps = may_evict(eviction, &format!("maxmemory-policy is {policy}"))?;
-            }
-            None => keeps = may_evict(eviction, &"INFO does not tell the maxmemory-policy")?,
+            policy => keeps = may_evict(eviction, policy)?,
         }
     }
     Ok(keeps)
 }
 
-fn may_evict(eviction: Eviction, why: &dyn std::fmt::Display) -> Result<Keeps, StoreError> {
-    const REMEDY: &str = "Redis may evict records inside their window: set maxmemory-policy to \
+fn may_evict(eviction: Eviction, policy: Option<&str>) -> Result<Keeps, StoreError> {
+    const EVICTS: &str = "Redis may evict records inside their window: set maxmemory-policy to \
                           noeviction, or open the store with Eviction::Warn and ask an archive \
                           for all keys";
-    match eviction {
-        Eviction::Refuse => Err(StoreError::setup(REMEDY, why.to_string())),
-        Eviction::Warn => {
+    const UNTOLD: &str = "whether Redis may evict records is not known: let its user ask INFO, or \
+                          open the store with Eviction::Warn and ask an archive for all keys";
+    let why = match policy {
+        Some(policy) => format!("maxmemory-policy is {policy}"),
+        None => "INFO does not tell the maxmemory-policy".to_owned(),
+    };
+    match (eviction, policy) {
+        (Eviction::Refuse, Some(_)) => Err(StoreError::setup(EVICTS, why)),
+        (Eviction::Refuse, None) => Err(StoreError::setup(UNTOLD, why)),
+        (Eviction::Warn, _) => {
             tracing::warn!(%why, "Redis may evict records inside their window: an archive has to be asked for all keys");
             Ok(Keeps::UntilEvicted)
         }
