@@ -49,7 +49,7 @@ async fn expired(request: &Request, first: &Answer) -> Answer {
 pub(super) async fn is_swept(service: &Service) {
     #[cfg(feature = "redis")]
     if let Some(redis) = &service.place.redis {
-        return redis.has_dropped_one().await;
+        return super::redis::has_dropped_one(redis).await;
     }
     has_swept(service).await;
 }

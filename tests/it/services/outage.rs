@@ -110,7 +110,15 @@ impl Outage {
             #[cfg(feature = "postgres")]
             Cause::Silence { proxy, .. } => proxy.stall(),
             #[cfg(feature = "redis")]
-            Cause::Pause => self.site.place.redis.as_ref().expect("a server").pause(),
+            Cause::Pause => {
+                self.site
+                    .place
+                    .redis
+                    .as_ref()
+                    .expect("a server")
+                    .pause()
+                    .await
+            }
         }
     }
 
@@ -120,7 +128,15 @@ impl Outage {
             #[cfg(feature = "postgres")]
             Cause::Silence { proxy, .. } => proxy.resume(),
             #[cfg(feature = "redis")]
-            Cause::Pause => self.site.place.redis.as_ref().expect("a server").resume(),
+            Cause::Pause => {
+                self.site
+                    .place
+                    .redis
+                    .as_ref()
+                    .expect("a server")
+                    .resume()
+                    .await
+            }
         }
     }
 }

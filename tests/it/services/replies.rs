@@ -79,8 +79,11 @@ async fn a_secret_is_shown_once(site: Site) {
     #[cfg(feature = "redis")]
     if let Some(redis) = &site.place.redis {
         let id = first.json()["id"].as_str().expect("an id").to_owned();
-        assert!(redis.holds(&id).await, "the id is kept");
-        assert!(!redis.holds(&secret).await, "the secret is kept");
+        assert!(super::redis::holds(redis, &id).await, "the id is kept");
+        assert!(
+            !super::redis::holds(redis, &secret).await,
+            "the secret is kept"
+        );
     }
     if site.is_durable() {
         service.stop().await;

@@ -3,8 +3,11 @@
 use futures_util::future::join_all;
 use serde_json::json;
 
-use super::{Server, over};
-use crate::services::{Site, ulid};
+use super::over;
+use crate::{
+    services::{Site, ulid},
+    support::redis::Server,
+};
 
 /// Processes that start together on an archive that is not there yet.
 async fn starts_together(site: Site) {

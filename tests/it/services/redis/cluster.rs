@@ -1,21 +1,20 @@
-//! The services on a cluster.
+//! The services on a cluster that nothing happens to.
 
+use futures_util::future::join_all;
 use serde_json::json;
 
-use super::Server;
-use crate::services::{Site, races::storm, ulid};
+use crate::{
+    services::{Site, races::storm, settled, ulid},
+    support::redis::shared_cluster_url,
+};
 
-async fn site() -> (Server, Site) {
-    let server = Server::cluster().await;
-    let url = format!("redis+cluster://{}", server.place());
-    let site = Site::over(url).set("ARCHIVE_URL", "sqlite:archive.db");
-    (server, site)
+async fn site() -> Site {
+    Site::over(shared_cluster_url().await).set("ARCHIVE_URL", "sqlite:archive.db")
 }
 
 #[tokio::test]
 async fn a_key_sent_to_two_processes_at_once_runs_once() {
-    let (_server, site) = site().await;
-    let site = site.set("IN_FLIGHT", "wait:10s");
+    let site = site().await.set("IN_FLIGHT", "wait:10s");
     let (one, other) = tokio::join!(site.testbed(), site.testbed());
     for _ in 0..10 {
         let key = ulid();
@@ -35,9 +34,36 @@ async fn a_key_sent_to_two_processes_at_once_runs_once() {
 }
 
 #[tokio::test]
+async fn what_a_killed_process_left_is_taken_over_once_its_lease_is_over() {
+    let site = site().await.set("LEASE", "2s");
+    let (killed, survivor) = tokio::join!(site.testbed(), site.testbed());
+    let keys: Vec<_> = (0..12).map(|_| ulid()).collect();
+    let slow = "/echo?delay_ms=3000&status=201";
+    let mut running = Vec::new();
+    for key in &keys {
+        running.push(killed.post(slow).key(key).body("charge").begin().await);
+    }
+    for key in &keys {
+        survivor.has_executed(key, 1).await;
+    }
+    killed.kill().await;
+    let retries: Vec<_> = keys
+        .iter()
+        .map(|key| survivor.post(slow).key(key).body("charge"))
+        .collect();
+    let taken_over = join_all(retries.iter().map(settled)).await;
+    for ((key, retry), answer) in keys.iter().zip(&retries).zip(&taken_over) {
+        assert_eq!(answer.status, 201, "{answer}");
+        assert_eq!(answer.json()["attempt"], 2, "{answer}");
+        assert_eq!(answer.json()["execution"], 2, "{answer}");
+        retry.send().await.must_replay(answer);
+        assert_eq!(survivor.executions(key).await, 2);
+    }
+}
+
+#[tokio::test]
 async fn a_charge_is_made_once_and_can_be_looked_up() {
-    let (_server, site) = site().await;
-    let service = site.start("charges").await;
+    let service = site().await.start("charges").await;
     let body = json!({"amount": 4500, "currency": "gbp", "client_reference": "o-1"});
     let request = service.post("/v1/charges").key(&ulid()).json(&body);
     let made = request.send().await;

@@ -1,18 +1,24 @@
 //! `kill -9` of the server, and what it has lost then.
 
-use super::{Server, over};
-use crate::services::{late::tells_of, settled, ulid, until};
+use super::{
+    over,
+    server::{durable, lose_everything},
+};
+use crate::{
+    services::{late::tells_of, settled, ulid, until},
+    support::redis::Server,
+};
 
 #[tokio::test]
 async fn a_server_with_an_append_only_file_loses_no_answer() {
-    let mut server = Server::durable().await;
+    let mut server = durable().await;
     let service = over(&server).testbed().await;
     for _ in 0..3 {
         let key = ulid();
         let request = service.post("/echo?status=201").key(&key).body("charge");
         let first = request.send().await;
         assert_eq!(first.status, 201, "{first}");
-        server.kill();
+        server.kill().await;
         let refused = request.send().await;
         let problem = refused.problem(503, "idempotency_store_unavailable");
         assert_eq!(problem["retry"], "same-key-later");
@@ -29,13 +35,13 @@ async fn a_server_with_an_append_only_file_loses_no_answer() {
 /// Its lease does not run out: the renewals go on when the server is back.
 #[tokio::test]
 async fn a_handler_that_runs_while_the_server_restarts_is_recorded() {
-    let mut server = Server::durable().await;
+    let mut server = durable().await;
     let service = over(&server).set("LEASE", "5s").testbed().await;
     let key = ulid();
     let request = service.post("/echo?delay_ms=1000").key(&key).body("charge");
     let running = request.begin().await;
     service.has_executed(&key, 1).await;
-    server.kill();
+    server.kill().await;
     server.restart().await;
     let first = running.answer().await.expect("its answer");
     assert_eq!(first.status, 200, "{first}");
@@ -54,7 +60,7 @@ async fn is_told_by_the_archive(lookup: &str, key: &str) {
     let request = service.post("/echo?status=201").key(key).body("charge");
     let first = request.send().await;
     assert_eq!(first.status, 201, "{first}");
-    server.lose_everything().await;
+    lose_everything(&server).await;
     tells_of(&request.send().await, &first, true);
     assert_eq!(service.executions(key).await, 1);
 }

@@ -7,9 +7,10 @@ mod crashes;
 mod server;
 mod settings;
 
-pub(super) use self::server::Server;
+pub(super) use self::server::{has_dropped_one, holds};
 
 use super::Site;
+use crate::support::redis::Server;
 
 /// Over a server of the test's own, with an archive in SQLite.
 fn over(server: &Server) -> Site {

@@ -1,7 +1,10 @@
 //! Servers that cannot be used are named, and passwords are not.
 
-use super::{Server, over};
-use crate::services::{Site, settings, ulid};
+use super::over;
+use crate::{
+    services::{Site, settings, ulid},
+    support::redis::Server,
+};
 
 /// Warnings about the server are not what is asked here.
 async fn is_refused(site: Site, names: &[&str]) -> String {
@@ -80,11 +83,9 @@ async fn a_server_that_may_evict_is_refused_unless_every_key_is_looked_up() {
     .await;
     is_refused(over(&server).set("ARCHIVE_URL", "none"), &["evict"]).await;
     for lookup in ["require", "all"] {
-        over(&server)
-            .set("ARCHIVE_LOOKUP", lookup)
-            .start("charges")
-            .await;
-        let service = over(&server).set("ARCHIVE_LOOKUP", lookup).testbed().await;
+        let site = over(&server).set("ARCHIVE_LOOKUP", lookup);
+        site.start("charges").await;
+        let service = site.testbed().await;
         let request = service.post("/echo").key(&ulid()).body("charge");
         let first = request.send().await;
         assert_eq!(first.status, 200, "{first}");

@@ -221,7 +221,7 @@ impl Server {
     }
 
     /// Host and port.
-    pub(super) fn place(&self) -> String {
+    pub(crate) fn place(&self) -> String {
         format!("{HOST}:{}", self.port)
     }
 
