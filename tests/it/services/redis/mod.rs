@@ -4,8 +4,13 @@
 mod archives;
 mod cluster;
 mod crashes;
+mod failover;
+mod load;
+mod losses;
+mod seen;
 mod server;
 mod settings;
+mod write_through;
 
 pub(super) use self::server::{has_dropped_one, holds};
 
