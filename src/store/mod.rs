@@ -181,7 +181,9 @@ pub async fn move_in_two_phases(
 /// What became of leases that were asked about one by one. One that the store
 /// could not tell of must not cost the others what they got: it runs as before.
 #[cfg(any(feature = "postgres", feature = "redis"))]
-fn renewed_each(answers: Vec<Result<Renewed, StoreError>>) -> Result<Vec<Renewed>, StoreError> {
+pub(crate) fn renewed_each(
+    answers: Vec<Result<Renewed, StoreError>>,
+) -> Result<Vec<Renewed>, StoreError> {
     if answers.iter().all(Result::is_err) {
         return answers.into_iter().collect();
     }

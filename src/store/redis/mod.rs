@@ -66,7 +66,7 @@ use std::{
 };
 
 use async_trait::async_trait;
-use futures_util::{StreamExt as _, future::join_all, stream};
+use futures_util::{StreamExt as _, stream};
 use jiff::Timestamp;
 use redis::{ScriptInvocation, Value};
 use tokio::time::{Instant, timeout, timeout_at};
@@ -79,7 +79,7 @@ use self::{
 };
 use super::{
     Fenced, Keeps, Renewal, Renewed, Store, StoreError, StoreIdentity, TtlNotice,
-    move_in_two_phases, renewed_each,
+    move_in_two_phases,
 };
 use crate::{
     archive::Archive,
@@ -93,6 +93,7 @@ mod claims;
 mod error;
 mod link;
 mod options;
+mod renewals;
 mod row;
 mod scripts;
 mod start;
@@ -180,21 +181,6 @@ impl RedisStore {
     /// The key in Redis of a name, such as a scoped key.
     fn key_of(&self, name: &str) -> Option<ScopedKey> {
         name.strip_prefix(&self.shared.prefix)?.parse().ok()
-    }
-
-    async fn renew_one(&self, renewal: &Renewal) -> Result<Renewed, StoreError> {
-        let shared = &self.shared;
-        let renewed = shared
-            .call(&shared.scripts.renew, renewal.key, |call| {
-                call.arg(renewal.token.as_bytes())
-                    .arg(micros(renewal.lease))
-                    .arg(u8::from(renewal.confirmed))
-            })
-            .await?;
-        match renewed {
-            Value::Int(until) => Ok(Renewed::Until(from_micros(until))),
-            _ => Ok(Renewed::Lost),
-        }
     }
 
     async fn remove_one(&self, record: &ExpiredRecord) -> Result<u64, StoreError> {
@@ -297,8 +283,7 @@ impl Store for RedisStore {
     }
 
     async fn renew(&self, renewals: &[Renewal]) -> Result<Vec<Renewed>, StoreError> {
-        let answers = join_all(renewals.iter().map(|renewal| self.renew_one(renewal))).await;
-        renewed_each(answers)
+        renewals::renew(&self.shared, renewals).await
     }
 
     async fn get(&self, key: ScopedKey) -> Result<Option<Record>, StoreError> {

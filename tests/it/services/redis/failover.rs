@@ -63,8 +63,8 @@ async fn a_master_that_dies_under_load_delays_its_own_keys_alone() {
         one.has_executed(key, 1).await;
     }
 
-    load.loses();
     cluster.kill_master(dying).await;
+    load.loses();
     let its_own = its.iter().map(|key| goes_through(&one, key));
     let fresh = fresh.iter().map(async |key| {
         let answer = other.post("/echo?status=201").key(key).send().await;
@@ -91,12 +91,6 @@ async fn a_master_that_dies_under_load_delays_its_own_keys_alone() {
         settled(&retry).await.must_replay(&answer);
         assert_eq!(one.executions(key).await, 1, "its lease was renewed");
     }
-    let log = std::fs::read_to_string(&one.log).expect("the log");
-    let alarms = log.lines().filter(|line| line.contains("lease l"));
-    let alarms: Vec<_> = alarms
-        .filter(|line| long.iter().any(|key| line.contains(&name(key))))
-        .collect();
-    assert!(alarms.is_empty(), "false alarms: {alarms:#?}");
     let took_over = cluster.slot_owner(&name(&its[0])).await;
     for refused in seen.iter().filter(|seen| seen.is_refused()) {
         let owner = cluster.slot_owner(&name(refused.key())).await;
@@ -108,6 +102,52 @@ async fn a_master_that_dies_under_load_delays_its_own_keys_alone() {
         );
     }
     cluster.restart(dying).await;
+}
+
+/// A node that is silent for good, with nobody to take over: what runs under
+/// keys of the others is renewed and not alarmed.
+#[tokio::test]
+async fn a_silent_master_takes_no_lease_of_the_others_away() {
+    let cluster = Cluster::start().await;
+    let site = over(&cluster).set("LEASE", "1s").set("MAX_LEASE", "20s");
+    let (service, other) = tokio::join!(site.testbed(), site.testbed());
+    let silent = cluster.masters().await[1];
+    // With its first request a process publishes its TTL, at one of the nodes.
+    let warmed = other.post("/echo").key(&ulid()).send().await;
+    assert_eq!(warmed.status, 200, "{warmed}");
+    let (its, others) = keys(&cluster, silent).await;
+    let slow = |service: &Service, key: &str| {
+        let slow = service.post("/echo?status=201&delay_ms=4000");
+        slow.key(key).body("charge")
+    };
+    let mut running = Vec::new();
+    for key in others.iter().chain(&its) {
+        running.push(slow(&service, key).begin().await);
+    }
+    for key in others.iter().chain(&its) {
+        service.has_executed(key, 1).await;
+    }
+    for node in cluster.replicas(silent).await.into_iter().chain([silent]) {
+        cluster.node(node).pause().await;
+    }
+    let answers = running.drain(..others.len()).map(Waiting::answer);
+    for (key, answer) in others.iter().zip(join_all(answers).await) {
+        let answer = answer.expect("an answer");
+        assert_eq!(answer.status, 201, "{answer}");
+        assert_eq!(answer.json()["attempt"], 1, "{answer}");
+        slow(&other, key).send().await.must_replay(&answer);
+        assert_eq!(service.executions(key).await, 1);
+    }
+    let log = std::fs::read_to_string(&service.log).expect("the log");
+    for key in &others {
+        let name = name(key);
+        let alarms = log.lines().filter(|line| line.contains(&name));
+        assert_eq!(
+            alarms.collect::<Vec<_>>(),
+            Vec::<&str>::new(),
+            "a false alarm"
+        );
+    }
 }
 
 /// Some keys of a master, and some of the others.
