@@ -100,6 +100,12 @@ impl Outage {
         self.site.testbed().await
     }
 
+    /// The site's own server.
+    #[cfg(feature = "redis")]
+    fn server(&self) -> &crate::support::redis::Server {
+        self.site.place.redis.as_ref().expect("a server")
+    }
+
     async fn begin(&mut self) {
         match &mut self.cause {
             Cause::Lock(lock) => {
@@ -110,15 +116,7 @@ impl Outage {
             #[cfg(feature = "postgres")]
             Cause::Silence { proxy, .. } => proxy.stall(),
             #[cfg(feature = "redis")]
-            Cause::Pause => {
-                self.site
-                    .place
-                    .redis
-                    .as_ref()
-                    .expect("a server")
-                    .pause()
-                    .await
-            }
+            Cause::Pause => self.server().pause().await,
         }
     }
 
@@ -128,15 +126,7 @@ impl Outage {
             #[cfg(feature = "postgres")]
             Cause::Silence { proxy, .. } => proxy.resume(),
             #[cfg(feature = "redis")]
-            Cause::Pause => {
-                self.site
-                    .place
-                    .redis
-                    .as_ref()
-                    .expect("a server")
-                    .resume()
-                    .await
-            }
+            Cause::Pause => self.server().resume().await,
         }
     }
 }

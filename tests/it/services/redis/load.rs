@@ -59,7 +59,7 @@ impl Load {
         self.world.addresses()[place] = service.address;
     }
 
-    /// From here on the store may have lost what it knew before.
+    /// The store is down, and may have lost what it knew when it is back.
     pub(super) fn loses(&self) {
         self.world.losses.fetch_add(1, Ordering::SeqCst);
     }
@@ -110,20 +110,20 @@ async fn client(world: Arc<World>) -> Vec<Seen> {
 impl World {
     /// Repeats a request until there is a last word on it.
     async fn settle(&self, seen: &mut Seen, twice: bool) {
-        let send = async |request: &Request| match request.try_send().await {
-            Ok(answer) => Some(answer),
-            Err(_) => {
-                self.broken.fetch_add(1, Ordering::SeqCst);
-                None
-            }
+        let send = async |request: Request| {
+            let answer = request.try_send().await.ok();
+            let is_broken = usize::from(answer.is_none());
+            self.broken.fetch_add(is_broken, Ordering::SeqCst);
+            answer
         };
         let settled = async {
             loop {
-                let (one, other) = (self.next_request(seen), self.next_request(seen));
+                let one = self.next_request(seen);
                 let answers = if twice {
-                    tokio::join!(send(&one), send(&other)).into()
+                    let other = self.next_request(seen);
+                    tokio::join!(send(one), send(other)).into()
                 } else {
-                    [send(&one).await, None]
+                    [send(one).await, None]
                 };
                 let mut is_settled = false;
                 for answer in answers.iter().flatten() {

@@ -27,8 +27,8 @@ async fn an_evicted_charge_is_told_by_the_archive_and_not_made_again() {
         let id = first.json()["id"].as_str().expect("an id").to_owned();
         until("the charge is evicted", async || {
             let filler = service.post("/echo?size=200000").key(&ulid());
-            let filled = filler.send().await;
-            assert_eq!(filled.status, 200, "a full server takes new keys: {filled}");
+            let answer = filler.send().await;
+            assert_eq!(answer.status, 200, "a full server takes new keys: {answer}");
             (!holds(&server, &id).await).then_some(())
         })
         .await;
@@ -53,8 +53,8 @@ async fn a_server_that_comes_back_empty_under_load_repeats_no_effect_that_was_an
     let load = Load::begin(&[&one, &other], RULES);
     for _ in 0..RESTARTS {
         load.settles(60).await;
-        load.loses();
         server.kill().await;
+        load.loses();
         server.restart().await;
     }
     load.settles(60).await;

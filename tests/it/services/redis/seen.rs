@@ -38,7 +38,7 @@ pub(super) struct Seen {
 impl Seen {
     pub(super) fn begin(rules: Rules, losses: usize) -> Self {
         let ulid = ulid();
-        let is_timestamped = ulid.as_bytes()[ulid.len() - 1] % 2 == 0;
+        let is_timestamped = ulid.as_bytes()[ulid.len() - 1].is_multiple_of(2);
         Self {
             rules,
             key: if is_timestamped {
