@@ -2,6 +2,7 @@
 //! may evict, is a cluster; and where the services' own tables are.
 
 mod archives;
+mod charges;
 mod cluster;
 mod crashes;
 mod failover;
