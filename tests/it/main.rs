@@ -5,6 +5,7 @@
 
 mod support;
 
+mod archive_first;
 mod archive_lookup;
 mod builders;
 mod claim_results;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use axum_idempotency::{ArchiveLookup, Retry};
 
 use super::places::{Place, beside_every_archive};
-use crate::support::Shop;
+use crate::support::{Shop, Verb};
 
 beside_every_archive!(
     a_lost_record_is_answered_from_the_archive_however_young_its_key,
@@ -14,6 +14,7 @@ beside_every_archive!(
     by_default_a_lost_record_of_an_old_key_is_answered,
     by_default_a_lost_record_of_a_young_key_runs_again,
     a_lost_record_in_progress_runs_again_beside_the_first,
+    the_outcome_of_a_lost_record_is_archived_though_the_loss_was_noticed,
     records_in_progress_have_no_end_of_their_own,
     without_an_archive_records_in_progress_end_by_themselves,
 );
@@ -94,6 +95,36 @@ async fn a_lost_record_in_progress_runs_again_beside_the_first(place: Place) {
     handler.open();
     let first = first.answer().await;
     first.expect_replay_of(&retry);
+}
+
+/// 1. Redis loses the record of a request that runs, and a renewal notices.
+/// 2. Nobody else claims the key: the first client gets its answer, and a retry
+///    is told of it.
+async fn the_outcome_of_a_lost_record_is_archived_though_the_loss_was_noticed(place: Place) {
+    let shop = place
+        .backend
+        .shop()
+        .policy(|policy| {
+            policy
+                .archive_lookup(ArchiveLookup::AllKeys)
+                .lease(Duration::from_millis(150))
+        })
+        .open()
+        .await;
+    let handler = shop.work.hold();
+    let first = shop.post("/charges").key("k").start();
+    handler.reached().await;
+    place.lose("k").await;
+    let noticed = shop.store.calls(Verb::Renew) + 2;
+    // Nothing is renewed any more once it is noticed.
+    let renewals = shop.store.answered(Verb::Renew, noticed);
+    let _noticed = tokio::time::timeout(Duration::from_secs(1), renewals).await;
+    handler.open();
+    first.answer().await.expect_run(1);
+    let retry = shop.post("/charges").key("k").send().await;
+    retry.expect_problem(409, "idempotency_key_expired", Retry::Reconcile);
+    assert_eq!(retry.json()["original_status"], 201);
+    assert_eq!(shop.work.runs(), 1, "it ran again");
 }
 
 async fn records_in_progress_have_no_end_of_their_own(place: Place) {

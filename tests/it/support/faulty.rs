@@ -24,6 +24,7 @@ use super::{Script, Verb};
 pub(crate) struct FaultyStore {
     inner: Arc<dyn Store>,
     identity: StoreIdentity,
+    keeps: Keeps,
     script: Arc<Script>,
     renewals: Arc<Mutex<Vec<Vec<Renewal>>>>,
     poisoned: Arc<Mutex<HashSet<ScopedKey>>>,
@@ -32,12 +33,19 @@ pub(crate) struct FaultyStore {
 impl FaultyStore {
     pub(crate) fn over(inner: Arc<dyn Store>) -> Self {
         Self {
+            keeps: inner.keeps(),
             inner,
             identity: StoreIdentity::new(),
             script: Arc::new(Script::new()),
             renewals: Arc::default(),
             poisoned: Arc::default(),
         }
+    }
+
+    /// The same records, said to leave by themselves.
+    pub(crate) fn keeping_until_expired(mut self) -> Self {
+        self.keeps = Keeps::UntilExpired;
+        self
     }
 
     /// From now on no completion of this key succeeds.
@@ -67,7 +75,7 @@ impl Store for FaultyStore {
     }
 
     fn keeps(&self) -> Keeps {
-        self.inner.keeps()
+        self.keeps
     }
 
     async fn claim(&self, request: ClaimRequest) -> Result<Claim, StoreError> {

@@ -1,10 +1,14 @@
 //! A master of a cluster that dies.
 
-use axum_idempotency::store::redis::RedisStore;
+use std::sync::Arc;
+
+use axum_idempotency::{archive::MemoryArchive, store::redis::RedisStore};
 use tokio::time::Instant;
 
 use super::{LAPSING, Load, Repeats, Services};
-use crate::support::{in_time, redis::Cluster, scoped};
+use crate::support::{
+    Backend, Fault, FaultyArchive, FaultyStore, Shop, Verb, in_time, redis::Cluster, scoped,
+};
 
 /// What the killed master had answered and not passed on is lost. Completed, it
 /// is in the archive. Under way, it runs again, and only then.
@@ -86,4 +90,65 @@ async fn prefix_of(cluster: &Cluster, node: usize) -> String {
         }
     }
     unreachable!("a master has slots")
+}
+
+/// 1. A master dies for good. Claims of its keys get no answer, and each leaves a
+///    release to be told.
+/// 2. The completion of a key of another master failed once: it is told without
+///    waiting for those.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_completion_does_not_wait_for_a_master_that_is_not_its() {
+    in_time(async {
+        let mut cluster = Cluster::start().await;
+        let masters = cluster.masters().await;
+        let archive = FaultyArchive::over(Arc::new(MemoryArchive::new()));
+        let (near, far) = (
+            service(&cluster, &archive).await,
+            service(&cluster, &archive).await,
+        );
+        let dead = keys_of(&cluster, masters[0], 6).await;
+        let alive = keys_of(&cluster, masters[1], 2).await;
+        for shop in [&near, &far] {
+            let warm = shop.post("/charges").key(&alive[0]).send().await;
+            assert_eq!(warm.status, 201);
+        }
+        let replica = cluster.replicas(masters[0]).await[0];
+        cluster.kill_replica(replica).await;
+        cluster.kill_master(masters[0]).await;
+        let refused = dead
+            .iter()
+            .map(|key| near.post("/charges").key(key).start());
+        for refused in refused.collect::<Vec<_>>() {
+            assert_eq!(refused.answer().await.status, 503);
+        }
+        // At once, and when it is told first behind the client's back.
+        near.store.next(Verb::Complete, Fault::DOWN);
+        near.store.next(Verb::Complete, Fault::DOWN);
+        let first = near.post("/charges").key(&alive[1]).send().await;
+        let ledger = super::Ledger::default();
+        let repeat = super::load::answer(&far, &alive[1], &ledger).await;
+        repeat.expect_replay_of(&first);
+    })
+    .await;
+}
+
+async fn service(cluster: &Cluster, archive: &FaultyArchive) -> Shop {
+    let store = RedisStore::open(&cluster.url()).await.expect("a cluster");
+    let store = FaultyStore::over(Arc::new(store));
+    let opening = Backend::memory().shop().over(store);
+    opening.archive(archive.clone()).in_memory()
+}
+
+async fn keys_of(cluster: &Cluster, master: usize, count: usize) -> Vec<String> {
+    let mut keys = Vec::new();
+    for number in 0.. {
+        let key = format!("order-{number}");
+        if cluster.slot_owner(&scoped("alice", &key).to_string()).await == master {
+            keys.push(key);
+        }
+        if keys.len() == count {
+            break;
+        }
+    }
+    keys
 }
