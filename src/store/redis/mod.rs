@@ -33,7 +33,7 @@
 //! | --- | --- | --- | --- |
 //! | a completed record | the retry gets `idempotency_key_expired` with status and resource id: it was archived first | the same for a key whose own timestamp is old; **else it runs again** | **it runs again** |
 //! | that a record was completed, and not its claim: a replica had got that far | the retry is told that it is in progress until the lease lapses, then `idempotency_response_not_kept` with status and resource id | the same | **it runs again** when the lease has lapsed, and is told the attempt |
-//! | a record in progress, whose handler is still running | **a retry runs beside it**: only Redis knew. The first is then fenced, and told so before its answer leaves | the same | the same |
+//! | a record in progress, whose handler is still running | **a retry that comes meanwhile runs beside it**: only Redis knew. The first is then fenced, and told so before its answer leaves. One that comes later is told: the outcome was archived | **a retry runs**, beside the first or after it, except for a key whose own timestamp is old | **a retry runs**, beside the first or after it |
 //! | a record in progress, whose process died | **a retry runs again** as a first attempt, not as a takeover: `attempt` is 1 | the same | the same |
 //! | the TTLs that processes published | the archive is asked for all keys anyway | **a key recorded under a shorter TTL than those in use may be taken for young, and run again**: for about a minute where its process goes on, else for good | there is nothing to ask |
 //!
@@ -41,6 +41,10 @@
 //! `appendfsync always` survives a restart, `min-replicas-to-write 1` stops a
 //! master that has been cut off from its replicas. What makes a second effect
 //! impossible is a unique index in your own tables, as in the example `charges`.
+//!
+//! In a cluster the TTLs in force are on one master. While that one is out for
+//! longer than half a minute, every process answers 503; one that has just
+//! started, at once.
 //!
 //! With a policy of the `volatile-` family Redis evicts only completed records,
 //! as long as there is an archive: a record in progress then has no expiry.
