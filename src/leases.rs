@@ -39,9 +39,9 @@ struct Held {
     /// When the lease was last granted, by this process's monotonic clock, as
     /// of the start of the call: the store's grant is never earlier.
     granted: Instant,
-    /// It is not renewed from then on: the longest lease is over. None where
-    /// the outcome is known and waits to be recorded.
-    until: Option<Instant>,
+    /// It is not renewed from then on: the longest lease is over, or, where an
+    /// outcome waits to be recorded, the record has expired.
+    until: Instant,
     lost: CancellationToken,
     /// Its outcome is on the way to the store: soon nothing is in progress,
     /// and that is no loss.
@@ -82,7 +82,7 @@ impl Leases {
             key,
             lease,
             granted,
-            until: Some(granted + longest),
+            until: granted + longest,
             lost: lost.clone(),
             is_ending: false,
         };
@@ -178,7 +178,7 @@ impl Leases {
                     tracing::warn!(scoped_key = %held.key, "lease lapsed: it could not be renewed");
                     held.lost.cancel();
                 }
-                if held.is_past_its_end(now) {
+                if held.until <= now {
                     // Only its lapse is left to be told.
                     if !held.lost.is_cancelled() {
                         let lapse = self.micros(held.granted + held.lease);
@@ -220,11 +220,7 @@ impl Held {
     }
 
     fn soon_due(&self, now: Instant) -> bool {
-        self.granted + self.lease / 6 <= now && !self.is_past_its_end(now)
-    }
-
-    fn is_past_its_end(&self, now: Instant) -> bool {
-        self.until.is_some_and(|until| until <= now)
+        self.granted + self.lease / 6 <= now && now < self.until
     }
 }
 
@@ -299,11 +295,11 @@ impl HeldLease {
         }
     }
 
-    /// The outcome is known and waits to be recorded: until that is done, nobody
-    /// may take over, however long it takes.
-    pub(crate) fn holds_an_outcome(&self) {
+    /// The outcome is known and waits to be recorded: until that is done, or the
+    /// record expires, nobody may take over.
+    pub(crate) fn holds_an_outcome(&self, until: Instant) {
         if let Some(held) = self.leases.shard(self.token).get_mut(&self.token) {
-            held.until = None;
+            held.until = until;
         }
         self.leases.wake_at_once();
     }

@@ -96,6 +96,11 @@ impl Owned {
         )
     }
 
+    /// When the record expires, by this process's clock.
+    pub(super) fn expiry(&self) -> Instant {
+        self.claimed + between(self.now, self.lease.expires_at)
+    }
+
     /// Step 8, where the claim says so. Asks the archive whether the key is a
     /// late retry. The claim is committed by now: had a sweeper moved the
     /// record away before it, the lookup finds the tombstone.

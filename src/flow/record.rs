@@ -58,16 +58,9 @@ impl Owned {
     /// has taken over, which is the one to tell.
     async fn forget(self: Box<Self>) -> Result<Recorded, Rejection> {
         match self.release().await {
-            Some(Fenced::Stale) if !self.is_forgotten().await => self.fenced().await,
-            _ => Ok(Recorded::Nothing),
+            Some(Fenced::Stale) => self.disowned(Some(Gone::Nothing)).await,
+            Some(Fenced::Owner) | None => Ok(Recorded::Nothing),
         }
-    }
-
-    /// Whether there is no record: an earlier release got through, though its
-    /// connection broke, or the store has lost it.
-    async fn is_forgotten(&self) -> bool {
-        let found = self.setup.handle.store.get(self.scoped_key);
-        matches!(self.setup.in_time(found).await, Ok(None))
     }
 
     /// Completes the record. What the store cannot be told now it is told in
@@ -104,17 +97,15 @@ impl Owned {
                 self.leader.end(Ending::Completed(record));
                 Ok(Recorded::Own)
             }
-            // Nobody has taken over: the store has lost the record, and the archive
-            // has the outcome.
-            Ok(Fenced::Stale) if outcome.is_archived_first() && self.is_forgotten().await => {
-                self.leader.end(Ending::Completed(record));
-                Ok(Recorded::Own)
+            Ok(Fenced::Stale) => {
+                // By now the archive has the outcome.
+                let gone = outcome.is_archived_first().then_some(Gone::Own(record));
+                Box::pin(self.disowned(gone)).await
             }
-            Ok(Fenced::Stale) => Box::pin(self.fenced()).await,
             Err(error) => {
                 tracing::error!(scoped_key = %self.scoped_key, error = %error.causes(), "completion failed: it is repeated while the lease is renewed");
                 let created_at = Some(self.lease.created_at);
-                self.held.holds_an_outcome();
+                self.held.holds_an_outcome(self.expiry());
                 let answer = if is_lease_over() {
                     Err(Rejection::OutcomeUnknown { created_at })
                 } else {
@@ -132,13 +123,24 @@ impl Owned {
         }
     }
 
-    /// Another attempt took over while this one ran: there is one truth, its.
-    async fn fenced(self: Box<Self>) -> Result<Recorded, Rejection> {
-        tracing::error!(scoped_key = %self.scoped_key, attempt = self.lease.attempt, "fenced: this attempt's outcome is not recorded");
+    /// The token owns the record no longer. Where another attempt took over while
+    /// this one ran, there is one truth, its; where there is no record, that is
+    /// none, and what is `gone` stands.
+    async fn disowned(self: Box<Self>, gone: Option<Gone>) -> Result<Recorded, Rejection> {
         let winner = self
             .setup
             .in_time(self.setup.handle.store.get(self.scoped_key))
             .await;
+        match (&winner, gone) {
+            (Ok(None), Some(Gone::Nothing)) => return Ok(Recorded::Nothing),
+            (Ok(None), Some(Gone::Own(record))) => {
+                tracing::error!(scoped_key = %self.scoped_key, "the store has lost the record: its outcome is archived");
+                self.leader.end(Ending::Completed(record));
+                return Ok(Recorded::Own);
+            }
+            _ => {}
+        }
+        tracing::error!(scoped_key = %self.scoped_key, attempt = self.lease.attempt, "fenced: this attempt's outcome is not recorded");
         let created_at = self.lease.created_at;
         if let Ok(Some(winner)) = winner
             && let RecordState::Completed(completion) = winner.state
@@ -157,6 +159,16 @@ impl Owned {
         self.leader.end(Ending::Unknown { created_at });
         Err(Rejection::OutcomeUnknown { created_at })
     }
+}
+
+/// What stands where the record is gone, and nobody has claimed the key since.
+#[derive(Debug)]
+enum Gone {
+    /// The outcome, which is archived: the store has lost the record.
+    Own(Arc<CompletedRecord>),
+    /// Nothing was to be kept: an earlier release got through, though its
+    /// connection broke.
+    Nothing,
 }
 
 /// Whose outcome the record holds.

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use axum::response::IntoResponse as _;
-use axum_idempotency::{InFlight, Retry};
+use axum_idempotency::{InFlight, Retry, Ttl};
 use http::StatusCode;
 use tokio::time::sleep;
 
@@ -24,7 +24,9 @@ on_every_backend!(
 
 on_tokio_time!(
     the_lease_is_renewed_until_the_completion_is_confirmed,
-    no_lease_is_renewed_past_the_longest,
+    an_outcome_that_waits_keeps_its_lease_past_the_longest,
+    no_outcome_that_waits_keeps_its_lease_past_its_ttl,
+    no_lease_of_a_handler_is_renewed_past_the_longest,
     a_completion_without_an_answer_is_repeated,
     a_store_that_panics_once_does_not_end_all_repetitions,
 );
@@ -218,12 +220,43 @@ async fn a_store_that_panics_once_does_not_end_all_repetitions(backend: Backend)
 
 const DAY: Duration = Duration::from_hours(24);
 
-/// A completion that the store refuses for ever must not hold a lease for ever.
-async fn no_lease_is_renewed_past_the_longest(backend: Backend) {
-    let shop = backend.shop().in_memory();
+/// Nobody may run again what has run, however long the store cannot be told.
+async fn an_outcome_that_waits_keeps_its_lease_past_the_longest(backend: Backend) {
+    let (shop, other) = (backend.shop().in_memory(), backend.shop().in_memory());
+    shop.store.always(Verb::Complete, Fault::DOWN);
+    let first = shop.post("/charges").key("k").send().await;
+    first.expect_run(1);
+    for _ in 0..5 {
+        sleep(Duration::from_mins(11)).await;
+        let early = other.post("/charges").key("k").send().await;
+        early.expect_problem(409, "idempotency_request_in_progress", Retry::SameKeyLater);
+    }
+    shop.store.heal(Verb::Complete);
+    sleep(Duration::from_secs(5)).await;
+    let retry = other.post("/charges").key("k").send().await;
+    retry.expect_replay_of(&first);
+    assert_eq!(other.work.runs(), 0, "it ran twice");
+}
+
+/// One that the store refuses for ever must not hold a lease for ever.
+async fn no_outcome_that_waits_keeps_its_lease_past_its_ttl(backend: Backend) {
+    let two_hours = Ttl::new(Duration::from_hours(2)).expect("a TTL");
+    let shop = backend.shop().policy(|policy| policy.ttl(two_hours));
+    let shop = shop.in_memory();
     shop.store.always(Verb::Complete, Fault::DOWN);
     shop.post("/charges").key("k").send().await.expect_run(1);
+    sleep(two_hours.get()).await;
+    let renewals = shop.store.calls(Verb::Renew);
     sleep(Duration::from_mins(11)).await;
+    assert_eq!(shop.store.calls(Verb::Renew), renewals, "after its TTL");
+}
+
+/// A handler that is aborted has no outcome to wait for.
+async fn no_lease_of_a_handler_is_renewed_past_the_longest(backend: Backend) {
+    let shop = backend.shop().in_memory();
+    let _stuck = shop.work.hold();
+    let aborted = shop.post("/charges").key("k").send().await;
+    aborted.expect_problem(409, "idempotency_outcome_unknown", Retry::Reconcile);
     let renewals = shop.store.calls(Verb::Renew);
     assert!(renewals > 10, "it was renewed while it could be");
     sleep(Duration::from_mins(11)).await;

@@ -6,12 +6,15 @@ use super::options::WRONG_URL;
 use crate::store::StoreError;
 
 pub(super) fn store_error(what: &'static str, error: RedisError) -> StoreError {
+    const REFUSED: &str = "Redis refuses the user or the password of the URL";
     const FORBIDDEN: &str = "the Redis user may not run the scripts: it needs @scripting, @hash, \
                              @string, @keyspace and TIME, on the keys of the store";
     match (error.kind(), error.code()) {
         (ErrorKind::AuthenticationFailed, _) | (_, Some("NOAUTH" | "WRONGPASS")) => {
-            StoreError::setup("Redis refuses the user or the password of the URL", error)
+            StoreError::setup(REFUSED, error)
         }
+        // Of a cluster, only in what is told of each node.
+        _ if says(&error, "authentication failed") => StoreError::setup(REFUSED, error),
         (ErrorKind::Server(ServerErrorKind::NoPerm), _) => StoreError::setup(FORBIDDEN, error),
         (_, Some("ERR")) if says(&error, "can't run this command") => {
             StoreError::setup(FORBIDDEN, error)

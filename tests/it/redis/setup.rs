@@ -107,6 +107,11 @@ async fn a_refused_password_is_named_and_not_shown() {
         for credentials in ["", ":s3cret@", "nobody:s3cret@"] {
             expect_setup(&format!("redis://{credentials}{place}"), "password").await;
         }
+        let node = Server::with(&["--cluster-enabled", "yes", "--requirepass", "right"]).await;
+        for credentials in ["", ":s3cret@"] {
+            let place = format!("{credentials}127.0.0.1:{}", node.port());
+            expect_setup(&format!("redis+cluster://{place}"), "password").await;
+        }
         let store = open(&format!("redis://:right@{place}")).await;
         assert!(!format!("{store:?}").contains("right"), "{store:?}");
         let builder = RedisStore::builder().url(format!("redis://:right@{place}"));

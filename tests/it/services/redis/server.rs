@@ -24,7 +24,12 @@ pub(super) async fn lose_everything(server: &Server) {
 
 /// Whether a completed record holds the text.
 pub(in crate::services) async fn holds(server: &Server, text: &str) -> bool {
-    server.cli(&["EVAL", HOLDS, "0", text]).await == "1"
+    !record_of(server, text).await.is_empty()
+}
+
+/// The name of the completed record that holds the text; empty where none does.
+pub(super) async fn record_of(server: &Server, text: &str) -> String {
+    server.cli(&["EVAL", RECORD_OF, "0", text]).await
 }
 
 /// In progress a record is a hash, completed a string.
@@ -41,12 +46,12 @@ end
 return dropped
 ";
 
-const HOLDS: &str = r"
+const RECORD_OF: &str = r"
 for _, key in ipairs(redis.call('KEYS', 'idem:v1:*')) do
   local is_completed = redis.call('TYPE', key).ok == 'string'
   if is_completed and redis.call('GET', key):find(ARGV[1], 1, true) then
-    return 1
+    return key
   end
 end
-return 0
+return ''
 ";
