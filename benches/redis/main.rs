@@ -46,44 +46,28 @@ async fn throughput() {
     let url = server("DATABASE_URL", "tests/postgres.sh");
     let builder = PostgresArchive::builder().url(url).schema(SCHEMA);
     let postgres = builder.open().await.expect("an archive");
-    let subjects = [
-        (
-            "memory store",
-            Subject::new(Arc::new(MemoryStore::new()), None).await,
-        ),
-        ("Redis, no archive", Subject::new(redis().await, None).await),
-        (
-            "Redis, archive in memory",
-            Subject::new(redis().await, Some(Arc::new(MemoryArchive::new()))).await,
-        ),
-        (
-            "Redis, archive in SQLite",
-            Subject::new(redis().await, Some(Arc::new(sqlite))).await,
-        ),
-        (
-            "Redis, archive in PostgreSQL",
-            Subject::new(redis().await, Some(Arc::new(postgres))).await,
-        ),
-    ];
     let bare = Server::start(measure::bare()).await;
     println!("HTTP throughput, 1 KiB JSON, against the bare handler (against the memory store)");
     println!("  {:<28}{:>18}{:>18}", "", "fresh", "replay");
     for connections in CONNECTIONS {
-        let mut rounds = vec![Rounds::default(); subjects.len()];
-        for round in 0..ROUNDS {
-            let alone = bare.drive(connections, &subjects[0].1.fresh_keys).await;
-            for ((_, subject), rounds) in subjects.iter().zip(&mut rounds) {
-                let fresh = subject.fresh.drive(connections, &subject.fresh_keys).await;
-                let replay = subject.replay.drive(connections, &Keys::Repeated).await;
-                // The first warms up, and records what is replayed.
-                if round > 0 {
-                    rounds.fresh.push(fresh / alone);
-                    rounds.replay.push(replay / alone);
-                }
-            }
+        // A memory store of its own for each, or it would be full.
+        let archives: [(&str, Arc<dyn Archive>); 3] = [
+            ("memory", Arc::new(MemoryArchive::new())),
+            ("SQLite", Arc::new(sqlite.clone())),
+            ("PostgreSQL", Arc::new(postgres.clone())),
+        ];
+        let memory = Subject::new(Arc::new(MemoryStore::new()), None).await;
+        let alone = Subject::new(redis().await, None).await;
+        let mut subjects = vec![
+            ("memory store".to_owned(), memory),
+            ("Redis, no archive".to_owned(), alone),
+        ];
+        for (place, archive) in archives {
+            let subject = Subject::new(redis().await, Some(archive)).await;
+            subjects.push((format!("Redis, archive in {place}"), subject));
         }
         println!("  {connections} at a time");
-        let medians: Vec<_> = rounds.into_iter().map(Rounds::medians).collect();
+        let medians = in_turns(&bare, &subjects, connections).await;
         for ((name, _), (fresh, replay)) in subjects.iter().zip(&medians) {
             let (memory_fresh, memory_replay) = medians[0];
             println!(
@@ -93,6 +77,28 @@ async fn throughput() {
             );
         }
     }
+}
+
+/// The ratios of each to the bare handler, for fresh keys and replays.
+async fn in_turns(
+    bare: &Server,
+    subjects: &[(String, Subject)],
+    connections: usize,
+) -> Vec<(f64, f64)> {
+    let mut rounds = vec![Rounds::default(); subjects.len()];
+    for round in 0..ROUNDS {
+        let alone = bare.drive(connections, &Keys::fresh()).await;
+        for ((_, subject), rounds) in subjects.iter().zip(&mut rounds) {
+            let fresh = subject.fresh.drive(connections, &subject.fresh_keys).await;
+            let replay = subject.replay.drive(connections, &Keys::Repeated).await;
+            // The first warms up, and records what is replayed.
+            if round > 0 {
+                rounds.fresh.push(fresh / alone);
+                rounds.replay.push(replay / alone);
+            }
+        }
+    }
+    rounds.into_iter().map(Rounds::medians).collect()
 }
 
 /// One setting: a server for fresh keys and one for replays.
