@@ -135,7 +135,7 @@ impl fmt::Debug for ScopeSecret {
 pub struct ScopedKey([u8; ScopedKey::DIGEST_LENGTH]);
 
 impl ScopedKey {
-    const PREFIX: &'static str = "idem:v1:";
+    pub(crate) const PREFIX: &'static str = "idem:v1:";
     const DIGEST_LENGTH: usize = 16;
 
     /// The scoped key of `key` as `principal` sent it to `endpoint` (method

@@ -127,17 +127,14 @@ impl Link {
                 let mut nodes = cluster.current().clone();
                 let answers = nodes.route_command(command, RoutingInfo::MultiNode(all));
                 let answers = cluster.noting(answers.await)?;
-                let answers: Vec<(String, Value)> = match answers {
-                    Value::Map(answers) => answers
-                        .into_iter()
-                        .map(|(address, answer)| Ok((from_redis_value(address)?, answer)))
-                        .collect::<RedisResult<_>>()?,
-                    _ => return Err(unexpected("answers by address")),
+                let Value::Map(answers) = answers else {
+                    return Err(unexpected("answers by address"));
                 };
-                answers
-                    .into_iter()
-                    .map(|(address, answer)| Ok((Master::at(&address)?, answer)))
-                    .collect()
+                let told = answers.into_iter().map(|(address, answer)| {
+                    let address: String = from_redis_value(address)?;
+                    Ok((Master::at(&address)?, answer))
+                });
+                told.collect()
             }
         }
     }
@@ -150,15 +147,9 @@ impl Link {
                 server.noting(by.number, answer)
             }
             (Self::Cluster(cluster), master) => {
-                let route = match master {
-                    Master::OfCluster { host, port } => SingleNodeRoutingInfo::ByAddress {
-                        host: host.clone(),
-                        port: *port,
-                    },
-                    Master::TheServer => SingleNodeRoutingInfo::RandomPrimary,
-                };
                 let mut nodes = cluster.current().clone();
-                let answer = nodes.route_command(command, RoutingInfo::SingleNode(route));
+                let there = RoutingInfo::SingleNode(master.route());
+                let answer = nodes.route_command(command, there);
                 cluster.noting(answer.await)
             }
         }
@@ -222,6 +213,16 @@ impl Master {
             port: port.parse().map_err(|_| unexpected("a port"))?,
         })
     }
+
+    fn route(&self) -> SingleNodeRoutingInfo {
+        match self {
+            Self::TheServer => SingleNodeRoutingInfo::RandomPrimary,
+            Self::OfCluster { host, port } => SingleNodeRoutingInfo::ByAddress {
+                host: host.clone(),
+                port: *port,
+            },
+        }
+    }
 }
 
 /// Runs a script at the node that a slot is moving to.
@@ -237,15 +238,12 @@ async fn run_elsewhere(
     let (address, _slot) = sent_on
         .redirect_node()
         .ok_or_else(|| unexpected("a node"))?;
-    let Master::OfCluster { host, port } = Master::at(address)? else {
-        return Err(unexpected("a node of the cluster"));
-    };
+    let node = Master::at(address)?;
     let mut both = redis::pipe();
     both.cmd("ASKING").invoke_script(call);
     let run = async |cluster: &mut ClusterConnection| {
-        let host = host.clone();
-        let there = SingleNodeRoutingInfo::ByAddress { host, port };
-        let answers = cluster.route_pipeline(both.clone(), 1, 1, there).await?;
+        let answers = cluster.route_pipeline(both.clone(), 1, 1, node.route());
+        let answers = answers.await?;
         let answer = answers.into_iter().next();
         answer
             .ok_or_else(|| unexpected("an answer"))?

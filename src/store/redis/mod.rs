@@ -182,7 +182,7 @@ impl RedisStore {
         probed.await.map(drop)
     }
 
-    /// The key in Redis of a name, such as a scoped key.
+    /// The scoped key that a key in Redis is named after, if it is a record's.
     fn key_of(&self, name: &str) -> Option<ScopedKey> {
         name.strip_prefix(&self.shared.prefix)?.parse().ok()
     }

@@ -62,7 +62,11 @@ impl RedisStore {
         let mut scan = redis::cmd("SCAN");
         scan.arg(cursor)
             .arg("MATCH")
-            .arg(format!("{}idem:v1:*", literally(&self.shared.prefix)))
+            .arg(format!(
+                "{}{}*",
+                literally(&self.shared.prefix),
+                ScopedKey::PREFIX
+            ))
             .arg("COUNT")
             .arg(LOOKED_AT_ONCE);
         if self.shared.clock.is_none() {

@@ -49,10 +49,12 @@ local function asks_archive()
 end
 local ask_archive = asks_archive()
 
+local record = read()
+
 local function write(attempt, created_at, speculative)
   local lease_until = after(request.lease)
   local ask = ask_archive or speculative or (attempt > 1 and request.lookup_after ~= nil)
-  if redis.call('TYPE', key).ok == 'string' then
+  if record and not record.in_progress then
     redis.call('DEL', key)
   end
   redis.call('HSET', key,
@@ -60,10 +62,10 @@ local function write(attempt, created_at, speculative)
     'expires_at', text(expires_at), 'fingerprint', request.fingerprint,
     'lease_until', text(lease_until), 'speculative', speculative and '1' or '0')
   -- What is left in progress is owed to the archive, where there is one.
-  if request.lookup_after then
-    redis.call('PERSIST', key)
-  else
+  if not request.lookup_after then
     redis.call('PEXPIRE', key, keep_until(math.max(expires_at, lease_until)))
+  elseif record then
+    redis.call('PERSIST', key)
   end
   return { now, 'claimed', attempt, created_at, expires_at, lease_until, ask and 1 or 0 }
 end
@@ -88,7 +90,6 @@ local function told_apart(record)
   return not request.untold and { now, 'other_scheme', theirs } or nil
 end
 
-local record = read()
 if not record then
   return fresh()
 end
