@@ -63,6 +63,17 @@ pub(crate) trait Operation: Send + Sync {
     ) -> impl Future<Output = Result<Self::Answer, Failure>> + Send;
 }
 
+/// A connection that an operation is run on. It is closed when the operation
+/// does not come to its end, broken or dropped: dropped while its transaction
+/// begins, it would go back into the pool within it.
+struct Taken(Kept);
+
+impl Drop for Taken {
+    fn drop(&mut self) {
+        drop(self.0.take().map(PoolConnection::detach));
+    }
+}
+
 /// A connection that is kept from one statement to the next, if there is one.
 pub(super) type Kept = Option<PoolConnection<Postgres>>;
 
@@ -164,23 +175,20 @@ impl Database {
         kept: &mut Kept,
         operation: &O,
     ) -> Result<O::Answer, Failure> {
-        let mut conn = match kept.take() {
+        let conn = match kept.take() {
             Some(conn) => conn,
             None => self.pool.acquire().await?,
         };
+        let mut taken = Taken(None);
+        let conn = taken.0.insert(conn);
         let patience = O::PATIENCE.unwrap_or(self.statement_timeout);
         // The server gives up first, where it can.
-        let ran = timeout(patience + GRACE, self.on(&mut conn, operation, patience)).await;
-        match ran.unwrap_or(Err(Failure::TooSlow)) {
-            Err(failure) if failure.is_broken() => {
-                drop(conn.detach());
-                Err(failure)
-            }
-            ran => {
-                *kept = Some(conn);
-                ran
-            }
+        let ran = timeout(patience + GRACE, self.on(conn, operation, patience)).await;
+        let ran = ran.unwrap_or(Err(Failure::TooSlow));
+        if !ran.as_ref().is_err_and(Failure::is_broken) {
+            *kept = taken.0.take();
         }
+        ran
     }
 
     async fn on<O: Operation>(
