@@ -59,6 +59,12 @@ impl IdempotencyKey {
         Ok(Self(decoded.into()))
     }
 
+    /// A key of ours, which is short and visible.
+    pub(crate) fn made(text: String) -> Self {
+        debug_assert!(Self::new(&text).is_ok());
+        Self(text.into())
+    }
+
     /// The decoded text: 1 to 255 bytes of printable ASCII.
     #[must_use]
     pub fn as_str(&self) -> &str {

@@ -98,6 +98,14 @@ impl Leases {
         }
     }
 
+    /// How long the lease of `token` still runs by this process's clock; zero
+    /// when none is held.
+    pub(crate) fn left(&self, token: OwnerToken) -> Duration {
+        let shard = self.shard(token);
+        let left = |held: &Held| held.lease.saturating_sub(held.granted.elapsed());
+        shard.get(&token).map(left).unwrap_or_default()
+    }
+
     /// Has the renewer look at `due`, or earlier, and starts one where there is
     /// none.
     fn look_at(self: &Arc<Self>, due: u64) {
@@ -283,9 +291,7 @@ impl HeldLease {
 
     /// Whether the lease is lost, or has run out by this process's clock.
     pub(crate) fn is_over(&self) -> bool {
-        let shard = self.leases.shard(self.token);
-        let runs = |held: &Held| held.granted.elapsed() < held.lease;
-        self.lost.is_cancelled() || !shard.get(&self.token).is_some_and(runs)
+        self.lost.is_cancelled() || self.leases.left(self.token).is_zero()
     }
 
     /// The attempt is over, and the store is being told.

@@ -178,6 +178,7 @@ mod flights;
 mod flow;
 mod handle;
 mod handler;
+mod identity;
 mod in_force;
 mod key;
 mod layer;

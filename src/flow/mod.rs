@@ -32,6 +32,7 @@ use crate::{
 
 mod attempt;
 mod follow;
+mod host;
 mod late;
 mod owned;
 mod record;
@@ -189,7 +190,7 @@ where
     }
     let (owned, response) = match owned.run(attempt, handler).await? {
         Ran::Answered(owned, response) => (owned, response),
-        Ran::Fenced(replay) => return Ok(replay),
+        Ran::Settled(answer) => return Ok(answer),
     };
     match Box::pin(owned.record(response)).await {
         Ok(Answer::Own(response) | Answer::Winner(response)) => Ok(response),

@@ -17,7 +17,7 @@ use crate::{
     clock::between,
     fingerprint::Fingerprint,
     flights::{Ending, Leader},
-    handler::Idempotency,
+    handler::{Idempotency, Identity, WorkState},
     key::IdempotencyKey,
     leases::HeldLease,
     pending::{Call, Pending},
@@ -39,6 +39,8 @@ pub(super) struct Owned {
     pub(super) token: OwnerToken,
     pub(super) fingerprint: Fingerprint,
     pub(super) lease: Lease,
+    /// A transaction that was to commit the outcome may have done so.
+    pub(super) in_doubt: bool,
     unconfirmed: bool,
     key: IdempotencyKey,
     principal: Principal,
@@ -74,6 +76,7 @@ impl Owned {
             scoped_key: attempt.scoped_key,
             token,
             fingerprint: attempt.fingerprint.clone(),
+            in_doubt: false,
             unconfirmed: lease.is_speculative(),
             lease,
             key: attempt.key.clone(),
@@ -87,13 +90,15 @@ impl Owned {
 
     /// What the handler learns.
     pub(super) fn idempotency(&self) -> Idempotency {
-        Idempotency::new(
-            self.key.clone(),
-            self.principal.clone(),
-            self.scoped_key,
-            self.lease.attempt,
-            self.held.lost().clone(),
-        )
+        let identity = Identity {
+            key: self.key.clone(),
+            principal: self.principal.clone(),
+            scoped_key: self.scoped_key,
+            token: self.token,
+            number: self.lease.attempt,
+        };
+        let host = Arc::clone(&self.setup);
+        Idempotency::new(identity, self.held.lost().clone(), host)
     }
 
     /// When the record expires, by this process's clock.
@@ -227,7 +232,7 @@ impl Owned {
     /// Step 9. Runs the handler to its response, its panic, its failure or the
     /// end of the longest lease.
     pub(super) async fn run<H, F, E>(
-        self: Box<Self>,
+        mut self: Box<Self>,
         attempt: Box<Attempt>,
         handler: H,
     ) -> Result<Ran, Refusal<E>>
@@ -236,19 +241,33 @@ impl Owned {
         F: Future<Output = Result<Response<Body>, E>>,
     {
         let until = self.claimed + self.setup.policy.max_lease;
-        let ran = timeout_at(until, guarded(attempt, self.idempotency(), handler));
-        match Box::pin(ran).await {
-            Ok(Ok(Ok(response))) => Ok(Ran::Answered(self, response)),
+        let idempotency = self.idempotency();
+        let ran = timeout_at(until, guarded(attempt, idempotency.clone(), handler));
+        let ran = Box::pin(ran).await;
+        match idempotency.end() {
+            WorkState::Open => {}
+            WorkState::Sent => self.in_doubt = true,
+            WorkState::Committed(committed) => {
+                let answered = ran.ok().and_then(Result::ok).and_then(Result::ok);
+                let answer = self.committed(*committed, answered);
+                return answer.map(Ran::Settled).map_err(Refusal::Rejected);
+            }
+        }
+        match ran {
+            Ok(Ok(Ok(mut response))) => {
+                idempotency.mark(&mut response);
+                Ok(Ran::Answered(self, response))
+            }
             // What becomes of the error outside is not seen here; a retry gets
             // what stands for it.
-            Ok(Ok(Err(error))) => match Box::pin(self.record(failure())).await {
+            Ok(Ok(Err(error))) => match Box::pin(self.record(failure(&idempotency))).await {
                 Ok(Answer::Own(_)) => Err(Refusal::Inner(error)),
-                Ok(Answer::Winner(replay)) => Ok(Ran::Fenced(replay)),
+                Ok(Answer::Winner(replay)) => Ok(Ran::Settled(replay)),
                 Err(fenced) => Err(Refusal::Rejected(fenced)),
             },
             Ok(Err(panic)) => {
                 tracing::error!(scoped_key = %self.scoped_key, panic = message(&*panic), "the handler panicked");
-                Ok(Ran::Answered(self, failure()))
+                Ok(Ran::Answered(self, failure(&idempotency)))
             }
             Err(_) => {
                 tracing::error!(scoped_key = %self.scoped_key, "the handler was aborted at max_lease");
@@ -291,8 +310,9 @@ impl Owned {
 pub(super) enum Ran {
     /// This, which has to be recorded.
     Answered(Box<Owned>, Response<Body>),
-    /// It failed, and another attempt's answer stands.
-    Fenced(Response<Body>),
+    /// The record has its outcome already, and this is the answer: its own,
+    /// committed with its work, or that of another attempt.
+    Settled(Response<Body>),
 }
 
 /// Runs the handler although the store did not answer the claim, as the policy
@@ -312,24 +332,29 @@ where
 {
     leader.running(false);
     let key = attempt.scoped_key;
-    let idempotency = Idempotency::new(
-        attempt.key.clone(),
-        attempt.principal.clone(),
-        key,
-        1,
-        CancellationToken::new(),
-    );
+    let identity = Identity {
+        key: attempt.key.clone(),
+        principal: attempt.principal.clone(),
+        scoped_key: key,
+        token,
+        number: 1,
+    };
+    let host = Arc::clone(&setup);
+    let idempotency = Idempotency::new(identity, CancellationToken::new(), host);
     let until = Instant::now() + setup.policy.max_lease;
-    let ran = timeout_at(until, guarded(attempt, idempotency, handler)).await;
+    let ran = timeout_at(until, guarded(attempt, idempotency.clone(), handler)).await;
     let (call, answer) = match ran {
-        Ok(Ok(Ok(response))) => setup.outcome(response).await,
+        Ok(Ok(Ok(mut response))) => {
+            idempotency.mark(&mut response);
+            setup.outcome(response).await
+        }
         Ok(Ok(Err(error))) => (
-            setup.outcome::<E>(failure()).await.0,
+            setup.outcome::<E>(failure(&idempotency)).await.0,
             Err(Refusal::Inner(error)),
         ),
         Ok(Err(panic)) => {
             tracing::error!(scoped_key = %key, panic = message(&*panic), "the handler panicked");
-            setup.outcome(failure()).await
+            setup.outcome(failure(&idempotency)).await
         }
         Err(_) => {
             tracing::error!(scoped_key = %key, "the handler was aborted at max_lease");
@@ -372,7 +397,13 @@ where
 
 /// What a client gets for a handler that panicked or failed: the first one
 /// and, since nobody knows whether the effect happened, every retry.
-pub(super) fn failure() -> Response<Body> {
+fn failure(idempotency: &Idempotency) -> Response<Body> {
+    let mut response = server_error();
+    idempotency.mark_resource(&mut response);
+    response
+}
+
+pub(super) fn server_error() -> Response<Body> {
     let mut response = Response::new(Body::from("Internal Server Error"));
     *response.status_mut() = StatusCode::INTERNAL_SERVER_ERROR;
     let text = HeaderValue::from_static("text/plain; charset=utf-8");

@@ -13,13 +13,13 @@ use jiff::Timestamp;
 
 use super::{
     Refusal, Setup,
-    owned::{Owned, failure, message},
+    owned::{Owned, message, server_error},
 };
 use crate::{
     body::{Held, hold_response},
     claim::CompletedRecord,
     flights::Ending,
-    handler::Recording,
+    handler::{Committed, Recording},
     outcome::{ArchiveFirst, Outcome, with_outcome},
     pending::{Call, Pending},
     record::{Completion, KeptResponse, Record, RecordState, ResourceId, Tombstone},
@@ -75,12 +75,7 @@ impl Owned {
         self.held.ending();
         let setup = Arc::clone(&self.setup);
         let store = &setup.handle.store;
-        let record = Arc::new(CompletedRecord {
-            fingerprint: self.fingerprint.clone(),
-            created_at: self.lease.created_at,
-            expires_at: self.lease.expires_at,
-            completion: completion.clone(),
-        });
+        let record = Arc::new(self.completed(completion.clone()));
         let first = setup.archive_first(Some(record.tombstone(self.scoped_key)));
         let outcome = Box::new(Outcome::new(completion, first));
         let tell =
@@ -93,6 +88,7 @@ impl Owned {
             told = tell().await;
         }
         match told {
+            Ok(Fenced::Owner) if self.in_doubt => Box::pin(self.what_stands(record)).await,
             Ok(Fenced::Owner) => {
                 self.leader.end(Ending::Completed(record));
                 Ok(Recorded::Own)
@@ -106,20 +102,79 @@ impl Owned {
                 tracing::error!(scoped_key = %self.scoped_key, error = %error.causes(), "completion failed: it is repeated while the lease is renewed");
                 let created_at = Some(self.lease.created_at);
                 self.held.holds_an_outcome(self.expiry());
-                let answer = if is_lease_over() {
-                    Err(Rejection::OutcomeUnknown { created_at })
+                let (answer, ending) = if self.in_doubt {
+                    (Err(Rejection::OutcomeUnknown { created_at }), Ending::Gone)
+                } else if is_lease_over() {
+                    let unknown = Rejection::OutcomeUnknown { created_at };
+                    (Err(unknown), Ending::Completed(record))
                 } else {
-                    Ok(Recorded::Own)
+                    (Ok(Recorded::Own), Ending::Completed(record))
                 };
                 setup.handle.pending.add(Pending {
                     key: self.scoped_key,
                     token: self.token,
-                    call: Call::Complete(outcome, Ending::Completed(record)),
+                    call: Call::Complete(outcome, ending),
                     claim_may_land_until: None,
                     flight: Some((self.leader, self.held)),
                 });
                 answer
             }
+        }
+    }
+
+    /// The record has an outcome of this token's: the one it was told now, or
+    /// that of a transaction whose commit nobody saw come to its end.
+    async fn what_stands(
+        self: Box<Self>,
+        told: Arc<CompletedRecord>,
+    ) -> Result<Recorded, Rejection> {
+        let store = &self.setup.handle.store;
+        let read = self.setup.in_time(store.get(self.scoped_key)).await;
+        let state = read.map(|record| record.map(|record| record.state));
+        let Ok(Some(RecordState::Completed(completion))) = state else {
+            let created_at = Some(self.lease.created_at);
+            self.leader.end(Ending::Gone);
+            return Err(Rejection::OutcomeUnknown { created_at });
+        };
+        if completion == told.completion {
+            self.leader.end(Ending::Completed(told));
+            return Ok(Recorded::Own);
+        }
+        let record = Arc::new(self.completed(completion));
+        self.leader.end(Ending::Completed(Arc::clone(&record)));
+        Ok(Recorded::Winner(record))
+    }
+
+    /// The outcome was committed with the work: it is the answer, whatever has
+    /// become of the response since.
+    pub(super) fn committed(
+        self: Box<Self>,
+        committed: Committed,
+        answered: Option<Response<Body>>,
+    ) -> Result<Response<Body>, Rejection> {
+        self.held.ending();
+        let record = Arc::new(self.completed(committed.completion));
+        self.leader.end(Ending::Completed(Arc::clone(&record)));
+        let mut response = match (&record.completion.response, answered) {
+            (Some(kept), _) => {
+                let mut response = Response::new(Body::from(kept.body.clone()));
+                *response.status_mut() = status_of(&record.completion).unwrap_or_default();
+                *response.headers_mut() = committed.headers;
+                response
+            }
+            (None, Some(answered)) => answered,
+            (None, None) => return self.setup.replay(&record),
+        };
+        self.setup.mark_expiry(&mut response, record.expires_at);
+        Ok(response)
+    }
+
+    fn completed(&self, completion: Completion) -> CompletedRecord {
+        CompletedRecord {
+            fingerprint: self.fingerprint.clone(),
+            created_at: self.lease.created_at,
+            expires_at: self.lease.expires_at,
+            completion,
         }
     }
 
@@ -190,7 +245,7 @@ pub(super) enum Answer {
 
 impl Setup {
     /// Whether a retry after this response runs again.
-    fn forgets(&self, response: &Response<Body>) -> bool {
+    pub(super) fn forgets(&self, response: &Response<Body>) -> bool {
         match response.extensions().get::<Recording>() {
             Some(Recording::Keep) => false,
             Some(Recording::Forget) => true,
@@ -246,7 +301,10 @@ impl Setup {
     }
 
     /// Holds the response as far as it can be kept.
-    async fn completion(&self, response: Response<Body>) -> (Completion, Response<Body>) {
+    pub(super) async fn completion(
+        &self,
+        response: Response<Body>,
+    ) -> (Completion, Response<Body>) {
         let (mut parts, body) = response.into_parts();
         let limit = self.policy.response_limit;
         let held = if is_stream(&parts) {
@@ -258,7 +316,7 @@ impl Setup {
                 Ok(held) => held,
                 Err(panic) => {
                     tracing::error!(panic = message(&*panic), "the body of a response panicked");
-                    let (failed, body) = failure().into_parts();
+                    let (failed, body) = server_error().into_parts();
                     parts = failed;
                     hold_response(body, limit, self.policy.response_deadline).await
                 }
@@ -323,7 +381,7 @@ impl Setup {
     pub(super) fn answer_of(&self, completion: &Completion) -> Option<Response<Body>> {
         let kept = completion.response.as_ref()?;
         let mut response = Response::new(Body::from(kept.body.clone()));
-        *response.status_mut() = StatusCode::from_u16(completion.status).ok()?;
+        *response.status_mut() = status_of(completion)?;
         let headers = response.headers_mut();
         headers.reserve(kept.headers.len() + 2);
         for (name, value) in &kept.headers {
@@ -341,6 +399,10 @@ impl Setup {
             }
         }
     }
+}
+
+fn status_of(completion: &Completion) -> Option<StatusCode> {
+    StatusCode::from_u16(completion.status).ok()
 }
 
 /// A response that has no end to wait for: an upgrade, an event stream, or one

@@ -42,11 +42,7 @@
 //!
 //! [`conformance`](crate::conformance) has a test for each of these.
 
-use std::{
-    fmt,
-    sync::atomic::{AtomicU64, Ordering},
-    time::Duration,
-};
+use std::{fmt, time::Duration};
 
 use async_trait::async_trait;
 use jiff::Timestamp;
@@ -69,14 +65,19 @@ pub mod postgres;
 pub mod redis;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
+#[cfg(any(feature = "sqlite", feature = "postgres"))]
+mod work;
 
 #[cfg(doc)]
 use crate::claim::{ArchiveLookup, ClaimOutcome};
 
+#[cfg(any(feature = "sqlite", feature = "postgres"))]
+pub use self::work::{Work, WorkError};
 pub use self::{
     error::{StoreError, StoreErrorKind},
     memory::{MemoryStore, MemoryStoreBuilder},
 };
+pub use crate::identity::StoreIdentity;
 
 /// Holds live records. See the [module](self) for the contract.
 #[async_trait]
@@ -191,21 +192,6 @@ pub(crate) fn renewed_each(
     Ok(answers
         .map(|answer| answer.unwrap_or(Renewed::Locked))
         .collect())
-}
-
-/// Names one store: equal for clones of a handle, and for an archive that lives
-/// in the same database.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct StoreIdentity(u64);
-
-impl StoreIdentity {
-    /// An identity that no other store of this process has. A store makes one
-    /// as it is opened and keeps it.
-    #[expect(clippy::new_without_default, reason = "each one is another")]
-    pub fn new() -> Self {
-        static NEXT: AtomicU64 = AtomicU64::new(0);
-        Self(NEXT.fetch_add(1, Ordering::Relaxed))
-    }
 }
 
 /// How long a record stays in a store by itself.

@@ -162,7 +162,7 @@ fn remedy(error: &sqlx::Error) -> Option<&'static str> {
     })
 }
 
-fn is_broken(error: &sqlx::Error) -> bool {
+pub(super) fn is_broken(error: &sqlx::Error) -> bool {
     match error {
         sqlx::Error::Io(_)
         | sqlx::Error::Protocol(_)

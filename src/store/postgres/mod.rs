@@ -84,6 +84,7 @@ mod schema;
 mod sql;
 mod time;
 mod upkeep;
+mod work;
 
 pub use self::{
     builder::{PostgresArchiveBuilder, PostgresBuilder, PostgresStoreBuilder},

@@ -75,6 +75,7 @@ mod schema;
 #[cfg(test)]
 mod tests;
 mod upkeep;
+mod work;
 mod writer;
 
 pub use self::schema::migrator;
