@@ -1,6 +1,6 @@
 //! What an attempt tells of its record: outcome, release, renewal.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use jiff::Timestamp;
 use sqlx::{
@@ -54,8 +54,8 @@ impl Grouped for Complete {
         let completions: Vec<_> = batch.iter().map(|call| &call.operation).collect();
         let (done, fates) = complete(Statement::Kept, &completions, db, conn).await?;
         Ok(replies(batch, |key| {
-            match (done.get(&key), fates.get(&key)) {
-                (Some(()), _) | (_, Some(Fate::Completed)) => Reply::Answer(Ok(Fenced::Owner)),
+            match (done.contains(&key), fates.get(&key)) {
+                (true, _) | (_, Some(Fate::Completed)) => Reply::Answer(Ok(Fenced::Owner)),
                 (_, Some(Fate::InProgress)) => Reply::AskAgain,
                 (_, Some(Fate::Expired) | None) => Reply::Answer(Ok(Fenced::Stale)),
             }
@@ -146,7 +146,7 @@ pub(super) async fn complete(
     completions: &[&Complete],
     db: &Database,
     conn: &mut PgConnection,
-) -> Result<(HashMap<ScopedKey, ()>, Fates), Failure> {
+) -> Result<(HashSet<ScopedKey>, Fates), Failure> {
     let outcomes = || completions.iter().map(|one| &one.completion);
     let responses = || outcomes().map(|one| one.response.as_ref());
     let statuses = outcomes().map(|one| row::status_code(one.status));
@@ -172,7 +172,10 @@ pub(super) async fn complete(
         .bind(db.test_time())
         .fetch_all(&mut *conn)
         .await?;
-    let done = by_key(&done, |_| Ok(()))?;
+    let done = done
+        .iter()
+        .map(row::key)
+        .collect::<Result<HashSet<_>, _>>()?;
     let fates = fates_unless_all(done.len(), (&keys, &tokens), kind, db, conn).await?;
     Ok((done, fates))
 }

@@ -106,9 +106,10 @@ impl Ledger<Postgres> for PostgresLedger {
         };
         let done = outcomes::complete(Statement::Once, &[&complete], &self.0, conn).await;
         let (done, _) = done.map_err(|error| error.into_store_error(COMPLETING))?;
-        Ok(match done.get(&key) {
-            Some(()) => Fenced::Owner,
-            None => Fenced::Stale,
+        Ok(if done.contains(&key) {
+            Fenced::Owner
+        } else {
+            Fenced::Stale
         })
     }
 
