@@ -196,6 +196,7 @@ pub mod store;
 mod sweep;
 pub mod timestamp;
 mod ttl;
+pub mod worker;
 
 pub use crate::{
     claim::{Abandoned, ArchiveLookup},

@@ -27,6 +27,7 @@ enum PrincipalKind {
     Account = 0,
     Bearer = 1,
     Constant = 2,
+    Queue = 3,
 }
 
 impl Principal {
@@ -45,6 +46,12 @@ impl Principal {
     /// that sends a webhook.
     pub fn constant(name: impl AsRef<[u8]>) -> Self {
         Self::of(PrincipalKind::Constant, name.as_ref())
+    }
+
+    /// The queue that a message comes from, for
+    /// [`Worker`](crate::worker::Worker).
+    pub fn queue(name: impl AsRef<[u8]>) -> Self {
+        Self::of(PrincipalKind::Queue, name.as_ref())
     }
 
     /// The identity as given; for [`Principal::bearer`], the hash of the token.

@@ -82,6 +82,12 @@ impl Attempt {
         ))))
     }
 
+    /// A message has nothing but its key.
+    pub(super) fn of_message(setup: &Setup, key: IdempotencyKey, principal: Principal) -> Self {
+        let (parts, ()) = Request::new(()).into_parts();
+        Self::identify(setup, Box::new(parts), Whole::default(), key, principal)
+    }
+
     /// Scope and fingerprint.
     fn identify(
         setup: &Setup,

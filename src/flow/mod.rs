@@ -26,7 +26,7 @@ use crate::{
     policy::{Policy, StoreDown},
     record::OwnerToken,
     rejection::Rejection,
-    scope::ScopeSecret,
+    scope::{ScopeSecret, ScopedKey},
     store::{Keeps, StoreError, StoreErrorKind},
 };
 
@@ -34,9 +34,11 @@ mod attempt;
 mod follow;
 mod host;
 mod late;
+mod message;
 mod owned;
 mod record;
 
+pub(crate) use self::message::{Message, take};
 use self::{
     attempt::{Attempt, Prepared},
     follow::Waiting,
@@ -181,12 +183,9 @@ where
     F: Future<Output = Result<Response<Body>, E>>,
 {
     // Rare ways are boxed: every request carries the size of all that are not.
-    if owned.lease.ask_archive {
-        let consulted = Box::pin(owned.consult_archive(&attempt)).await;
-        owned = consulted.map_err(Refusal::Rejected)?;
-    }
-    if owned.needs_confirmation() {
-        owned = Box::pin(owned.confirm()).await.map_err(Refusal::Rejected)?;
+    if owned.is_to_be_cleared() {
+        let cleared = Box::pin(owned.cleared(&attempt)).await;
+        owned = cleared.map_err(Refusal::Rejected)?;
     }
     let (owned, response) = match owned.run(attempt, handler).await? {
         Ran::Answered(owned, response) => (owned, response),
@@ -212,32 +211,12 @@ where
     H: FnOnce(Request<Body>) -> F,
     F: Future<Output = Result<Response<Body>, E>>,
 {
+    if !setup.runs_unclaimed(&failure) {
+        let rejection = setup.refuse_unclaimed(attempt.scoped_key, leader, token, &failure);
+        return Err(Refusal::Rejected(rejection));
+    }
+    let claim_may_land_until = setup.claim_may_land_until(&failure);
     let error = failure.error.causes();
-    if failure.error.kind() == StoreErrorKind::Full {
-        tracing::warn!(scoped_key = %attempt.scoped_key, %error, "claim refused");
-        let retry_after = RETRY_AFTER;
-        return Err(Refusal::Rejected(Rejection::StoreFull { retry_after }));
-    }
-    // Every other answer is one: nothing was written.
-    let may_land = failure.sent && failure.error.kind() == StoreErrorKind::Unavailable;
-    let claim_may_land_until =
-        may_land.then(|| Instant::now() + setup.policy.lease.max(setup.policy.store_timeout));
-    // A row that cannot be read belongs to a request that may have run.
-    let is_row_corrupt = failure.error.kind() == StoreErrorKind::Corrupt;
-    if setup.policy.store_down == StoreDown::Closed || is_row_corrupt {
-        tracing::error!(scoped_key = %attempt.scoped_key, %error, "claim failed: nothing runs");
-        if claim_may_land_until.is_some() {
-            setup.handle.pending.add(Pending {
-                key: attempt.scoped_key,
-                token,
-                call: Call::Release,
-                claim_may_land_until,
-                flight: None,
-            });
-        }
-        leader.end(Ending::StoreUnavailable);
-        return Err(Refusal::Rejected(Rejection::unavailable()));
-    }
     let so_far = setup.handle.unprotected.fetch_add(1, Ordering::Relaxed) + 1;
     tracing::error!(scoped_key = %attempt.scoped_key, %error, so_far, "claim failed: running without protection");
     owned::run_unprotected(setup, attempt, leader, token, claim_may_land_until, handler).await
@@ -285,6 +264,52 @@ impl Setup {
         }
         let changing = "the record changed its fingerprint scheme with every claim";
         Err(unsent(StoreError::unavailable("claim", changing)))
+    }
+
+    /// Whether a request runs although its claim has no answer.
+    fn runs_unclaimed(&self, failure: &ClaimFailure) -> bool {
+        // A row that cannot be read belongs to a request that may have run.
+        let is_answer = matches!(
+            failure.error.kind(),
+            StoreErrorKind::Full | StoreErrorKind::Corrupt
+        );
+        self.policy.store_down == StoreDown::Open && !is_answer
+    }
+
+    /// Nothing runs, and a claim that lands after all is given back.
+    fn refuse_unclaimed(
+        &self,
+        key: ScopedKey,
+        leader: Leader,
+        token: OwnerToken,
+        failure: &ClaimFailure,
+    ) -> Rejection {
+        let error = failure.error.causes();
+        if failure.error.kind() == StoreErrorKind::Full {
+            tracing::warn!(scoped_key = %key, %error, "claim refused");
+            let retry_after = RETRY_AFTER;
+            return Rejection::StoreFull { retry_after };
+        }
+        tracing::error!(scoped_key = %key, %error, "claim failed: nothing runs");
+        let claim_may_land_until = self.claim_may_land_until(failure);
+        if claim_may_land_until.is_some() {
+            self.handle.pending.add(Pending {
+                key,
+                token,
+                call: Call::Release,
+                claim_may_land_until,
+                flight: None,
+            });
+        }
+        leader.end(Ending::StoreUnavailable);
+        Rejection::unavailable()
+    }
+
+    /// Until when a claim of unknown result may reach the store; `None` when it
+    /// was not sent, or was answered.
+    fn claim_may_land_until(&self, failure: &ClaimFailure) -> Option<Instant> {
+        let may_land = failure.sent && failure.error.kind() == StoreErrorKind::Unavailable;
+        may_land.then(|| Instant::now() + self.policy.lease.max(self.policy.store_timeout))
     }
 
     /// From which age on the archive is asked about a key, with `smallest` the

@@ -106,13 +106,30 @@ impl Owned {
         self.claimed + between(self.now, self.lease.expires_at)
     }
 
+    /// Whether the archive or the store has something to say before the handler
+    /// starts.
+    pub(super) fn is_to_be_cleared(&self) -> bool {
+        self.lease.ask_archive || self.needs_confirmation()
+    }
+
+    /// Step 8, and a last look at the lease.
+    pub(super) async fn cleared(
+        mut self: Box<Self>,
+        attempt: &Attempt,
+    ) -> Result<Box<Self>, Rejection> {
+        if self.lease.ask_archive {
+            self = self.consult_archive(attempt).await?;
+        }
+        if self.needs_confirmation() {
+            self = self.confirm().await?;
+        }
+        Ok(self)
+    }
+
     /// Step 8, where the claim says so. Asks the archive whether the key is a
     /// late retry. The claim is committed by now: had a sweeper moved the
     /// record away before it, the lookup finds the tombstone.
-    pub(super) async fn consult_archive(
-        self: Box<Self>,
-        attempt: &Attempt,
-    ) -> Result<Box<Self>, Rejection> {
+    async fn consult_archive(self: Box<Self>, attempt: &Attempt) -> Result<Box<Self>, Rejection> {
         let Some(archive) = self.setup.archive.clone() else {
             return Ok(self);
         };
@@ -184,13 +201,13 @@ impl Owned {
 
     /// Whether the record is still marked speculative, or half of the lease is
     /// over already: so slow an answer may have outlived it.
-    pub(super) fn needs_confirmation(&self) -> bool {
+    fn needs_confirmation(&self) -> bool {
         self.unconfirmed || self.granted.elapsed() > self.setup.policy.lease / 2
     }
 
     /// Before the handler starts the lease must be young, and the record must
     /// not be speculative: renews it.
-    pub(super) async fn confirm(mut self: Box<Self>) -> Result<Box<Self>, Rejection> {
+    async fn confirm(mut self: Box<Self>) -> Result<Box<Self>, Rejection> {
         for _ in 0..CONFIRMATIONS {
             let asked = Instant::now();
             let renewals = [Renewal {

@@ -5,7 +5,7 @@ use std::{panic::AssertUnwindSafe, sync::Arc};
 use axum::body::Body;
 use futures_util::FutureExt as _;
 use http::{
-    HeaderValue, Response, StatusCode,
+    HeaderMap, HeaderValue, Response, StatusCode,
     header::{CONTENT_TYPE, LOCATION},
     response,
 };
@@ -152,21 +152,31 @@ impl Owned {
         committed: Committed,
         answered: Option<Response<Body>>,
     ) -> Result<Response<Body>, Rejection> {
-        self.held.ending();
-        let record = Arc::new(self.completed(committed.completion));
-        self.leader.end(Ending::Completed(Arc::clone(&record)));
+        let setup = Arc::clone(&self.setup);
+        let (record, headers) = self.close(committed);
         let mut response = match (&record.completion.response, answered) {
             (Some(kept), _) => {
                 let mut response = Response::new(Body::from(kept.body.clone()));
                 *response.status_mut() = status_of(&record.completion).unwrap_or_default();
-                *response.headers_mut() = committed.headers;
+                *response.headers_mut() = headers;
                 response
             }
             (None, Some(answered)) => answered,
-            (None, None) => return self.setup.replay(&record),
+            (None, None) => return setup.replay(&record),
         };
-        self.setup.mark_expiry(&mut response, record.expires_at);
+        setup.mark_expiry(&mut response, record.expires_at);
         Ok(response)
+    }
+
+    /// The record has its outcome already: nothing is left to tell the store.
+    pub(super) fn close(
+        self: Box<Self>,
+        committed: Committed,
+    ) -> (Arc<CompletedRecord>, HeaderMap) {
+        self.held.ending();
+        let record = Arc::new(self.completed(committed.completion));
+        self.leader.end(Ending::Completed(Arc::clone(&record)));
+        (record, committed.headers)
     }
 
     fn completed(&self, completion: Completion) -> CompletedRecord {

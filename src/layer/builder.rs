@@ -86,6 +86,10 @@ impl IdempotencyLayer {
         )
     }
 
+    pub(crate) fn setup(&self) -> &Arc<Setup> {
+        &self.setup
+    }
+
     /// The rules of this layer.
     pub fn policy(&self) -> &Policy {
         &self.setup.policy

@@ -9,7 +9,7 @@ use std::{
 
 /// From the ground up. Modules of one row do not know each other, except those
 /// joined by `+`, whose traits name each other.
-const RANKS: [&str; 11] = [
+const RANKS: [&str; 12] = [
     "canonical clock detached identity key partition timestamp ttl",
     "scope",
     "fingerprint",
@@ -21,10 +21,11 @@ const RANKS: [&str; 11] = [
     "pending",
     "handle",
     "flow",
+    "layer",
 ];
 
 /// Above all others.
-const LAST: &str = "layer";
+const LAST: &str = "worker";
 
 fn rank_of(module: &str) -> Option<usize> {
     if module == LAST {

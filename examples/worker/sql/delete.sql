@@ -1,0 +1,1 @@
+DELETE FROM payout_queue WHERE delivery = $1
