@@ -53,3 +53,4 @@ mod ttl_in_force;
 mod vectors;
 mod waiting;
 mod wire;
+mod workers;

@@ -187,7 +187,7 @@ impl Site {
 }
 
 /// The binary of an example, beside the one of the tests.
-fn example(name: &str) -> PathBuf {
+pub(super) fn example(name: &str) -> PathBuf {
     let tests = std::env::current_exe().expect("the test binary");
     let profile = tests.ancestors().nth(2).expect("target/PROFILE");
     let binary = profile.join("examples").join(name);

@@ -11,6 +11,7 @@ mod lost_answers;
 mod settings;
 mod silence;
 mod watched;
+mod worker;
 
 use super::{Service, Site};
 
