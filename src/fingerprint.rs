@@ -148,6 +148,11 @@ impl FingerprintOptions {
         }
     }
 
+    /// Whether anything tells two requests apart.
+    pub(crate) fn compares(&self) -> bool {
+        !matches!(self.body, BodyForm::None)
+    }
+
     fn of(body: BodyForm) -> Self {
         Self {
             scheme: scheme_of(&body, &[]),

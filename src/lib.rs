@@ -146,6 +146,7 @@
 //! | `postgres` | [`store::postgres::PostgresStore`] and [`archive::PostgresArchive`] |
 //! | `redis` | [`store::redis::RedisStore`] |
 //! | `conformance` | [`conformance`]: the suite that a store of your own can be tested with |
+//! | `utoipa` | a policy as types of utoipa, for an `OpenAPI` document: [`Policy::document`] |
 //! | `full` | all of them |
 //!
 //! Modelled on draft-ietf-httpapi-idempotency-key-header-07, an expired

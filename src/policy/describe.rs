@@ -2,42 +2,94 @@
 
 use std::{fmt::Write as _, time::Duration};
 
-use super::{InFlight, KeySource, Policy, StoreDown, headers::header_case};
+use super::{
+    InFlight, KeySource, Policy, StoreDown,
+    headers::header_case,
+    markdown::{code, plain},
+    situations::{IN_PROGRESS, NOT_KEPT, OUTCOME_UNKNOWN, STORE_UNAVAILABLE, Situation},
+};
 use crate::{
     claim::{Abandoned, ArchiveLookup},
-    key::IdempotencyKey,
+    key::{IdempotencyKey, KeySyntax},
+    rejection::{Rejection, Retry},
     scope::Scope,
 };
 
 impl Policy {
-    /// The window, the scope and the rules of this policy as Markdown, for the
-    /// page where an API documents its keys. The draft asks a server to publish
-    /// them (draft-ietf-httpapi-idempotency-key-header-07, section 2.5.2).
+    /// The window, the scope, the limits and the error codes of this policy as
+    /// Markdown, for the page where an API documents its keys. The draft asks a
+    /// server to publish them (draft-ietf-httpapi-idempotency-key-header-07,
+    /// section 2.5.2).
+    ///
+    /// The table of codes leaves out what this policy never answers. A policy
+    /// does not know its layer, so it is described as one beside an archive, and
+    /// a [render hook](crate::IdempotencyLayerBuilder::render) may answer
+    /// otherwise. [`Policy::openapi`] tells a program the same.
     pub fn describe(&self) -> String {
         let mut text = String::new();
         let lines = self.on_keys().into_iter();
-        for (what, how) in lines.chain(self.on_repeats()).chain(self.on_limits()) {
+        let lines = lines.chain(self.on_repeats()).chain(self.on_limits());
+        for (what, how) in lines.chain(self.on_errors()) {
             // Writing to a string cannot fail.
             let _ = writeln!(text, "- **{what}**: {how}");
+        }
+        text.push_str("\n| Status | Code | Retry | When |\n| --- | --- | --- | --- |\n");
+        for situation in self.situations() {
+            let rejection = situation.rejection;
+            let _ = writeln!(
+                text,
+                "| {} | `{}` | `{}` | {} |",
+                rejection.status().as_u16(),
+                rejection.code(),
+                rejection.retry().as_str(),
+                situation.when,
+            );
         }
         text
     }
 
-    fn on_keys(&self) -> Vec<Line> {
-        let source = match &self.key_source {
-            KeySource::Header(name) => format!("the `{}` header", header_case(name)),
-            KeySource::BodyPointer(pointer) => format!("the JSON body at `{pointer}`"),
+    /// Where the key is, in Markdown.
+    pub(super) fn place_of_key(&self) -> String {
+        match &self.key_source {
+            KeySource::Header(name) => format!("the {} header", code(&header_case(name))),
+            KeySource::BodyPointer(pointer) if pointer.is_empty() => {
+                "the JSON body, which is the key itself".to_owned()
+            }
+            KeySource::BodyPointer(pointer) => format!("the JSON body at {}", code(pointer)),
+        }
+    }
+
+    /// What is taken as a key, in Markdown.
+    pub(super) fn accepted_keys(&self) -> String {
+        let longest = IdempotencyKey::MAX_LENGTH;
+        let spelling = match (&self.key_source, self.key_syntax) {
+            (KeySource::Header(_), KeySyntax::Lenient) => {
+                ", in double quotes (a structured-field string, RFC 9651) or bare; a bare key has no space, double quote, comma, semicolon or backslash"
+            }
+            (KeySource::Header(_), KeySyntax::Strict) => {
+                ", in double quotes (a structured-field string, RFC 9651)"
+            }
+            _ => ", as a JSON string",
         };
+        let age = match self.archive_lookup {
+            ArchiveLookup::RequireTimestamped => "; it has to be a ULID or a UUIDv7",
+            _ => "",
+        };
+        format!("1 to {longest} characters of printable ASCII{spelling}{age}")
+    }
+
+    fn on_keys(&self) -> Vec<Line> {
         let required = if self.required {
             "required"
         } else {
             "optional"
         };
-        let methods: Vec<_> = self.methods.iter().map(http::Method::as_str).collect();
+        let methods = self.methods.iter().map(|method| plain(method.as_str()));
         let key = format!(
-            "{source}, {required} on {}, 1 to {} characters of printable ASCII",
-            methods.join(" and "),
-            IdempotencyKey::MAX_LENGTH,
+            "{}, {required} on {}, {}",
+            self.place_of_key(),
+            methods.collect::<Vec<_>>().join(" and "),
+            self.accepted_keys(),
         );
         let scope = match self.scope {
             Scope::Principal => "a key is unique per caller and names one operation",
@@ -48,7 +100,7 @@ impl Policy {
             ("Scope", scope.to_owned()),
             (
                 "A repeat is told from a reuse by",
-                self.fingerprint.to_string(),
+                plain(&self.fingerprint.to_string()),
             ),
         ]
     }
@@ -58,7 +110,7 @@ impl Policy {
             "repeats get the first answer for {}; bound your retries well inside it",
             in_words(self.ttl.get()),
         );
-        let late = format!("{} `idempotency_key_expired`", self.late_status.as_u16());
+        let late = answer(&self.late());
         let after = match self.archive_lookup {
             ArchiveLookup::TimestampedKeys => format!(
                 "a repeat with a ULID or UUIDv7 key gets {late}; any other key is unknown and runs again"
@@ -70,11 +122,12 @@ impl Policy {
         };
         let in_flight = match self.in_flight {
             InFlight::Reject => {
-                "a repeat gets 409 `idempotency_request_in_progress` with `Retry-After`".to_owned()
+                format!("a repeat gets {} with `Retry-After`", answer(&IN_PROGRESS))
             }
             InFlight::Wait(longest) => format!(
-                "a repeat waits up to {} for the first answer, then gets 409 `idempotency_request_in_progress`",
+                "a repeat waits up to {} for the first answer, then gets {}",
                 in_words(longest),
+                answer(&IN_PROGRESS),
             ),
         };
         let crash = match self.abandoned {
@@ -84,18 +137,24 @@ impl Policy {
                     in_words(self.lease)
                 )
             }
-            Abandoned::Refuse => "a repeat gets 409 `idempotency_outcome_unknown`".to_owned(),
+            Abandoned::Refuse => format!("a repeat gets {}", answer(&OUTCOME_UNKNOWN)),
         };
-        let mark = format!("`{}: true`", header_case(&self.replay_header));
         let mut lines = vec![
             ("Window", window),
             ("After the window", after),
             ("While the first request runs", in_flight),
             ("After a crash", crash),
-            ("Mark of a replay", mark),
         ];
+        if self.keep_bodies {
+            let mark = format!("{}: true", header_case(&self.replay_header));
+            lines.push(("Mark of a replay", code(&mark)));
+        }
         if let Some(name) = &self.expires_header {
-            lines.push(("The record's expiry", format!("in `{}`", header_case(name))));
+            let name = code(&header_case(name));
+            lines.push((
+                "The record's expiry",
+                format!("in {name}, a structured-field Date"),
+            ));
         }
         lines
     }
@@ -103,12 +162,15 @@ impl Policy {
     fn on_limits(&self) -> Vec<Line> {
         let replayed = if self.keep_bodies {
             format!(
-                "at most {} bytes; for a larger one a repeat gets 409 `idempotency_response_not_kept`",
+                "at most {} bytes; for a larger one a repeat gets {}",
                 self.response_limit,
+                answer(&NOT_KEPT),
             )
         } else {
-            "none: a repeat gets 409 `idempotency_response_not_kept` with the resource id"
-                .to_owned()
+            format!(
+                "none: a repeat gets {} with the resource id",
+                answer(&NOT_KEPT)
+            )
         };
         let forgotten: Vec<_> = self.forgotten_statuses.iter().map(u16::to_string).collect();
         let forgotten = match forgotten.as_slice() {
@@ -116,8 +178,8 @@ impl Policy {
             statuses => format!("status {}", statuses.join(", ")),
         };
         let down = match self.store_down {
-            StoreDown::Closed => "503 `idempotency_store_unavailable`; nothing runs",
-            StoreDown::Open => "requests run without protection",
+            StoreDown::Closed => format!("{}; nothing runs", answer(&STORE_UNAVAILABLE)),
+            StoreDown::Open => "requests run without protection".to_owned(),
         };
         vec![
             ("Longest run", in_words(self.max_lease)),
@@ -127,15 +189,52 @@ impl Policy {
             ),
             ("Replayed body", replayed),
             ("Not recorded, so that a repeat runs again", forgotten),
-            ("While the store is down", down.to_owned()),
+            ("While the store is down", down),
         ]
+    }
+
+    fn on_errors(&self) -> Vec<Line> {
+        let mut waits = Vec::new();
+        let mut retries: Vec<String> = Vec::new();
+        for Situation { rejection, .. } in self.situations() {
+            let retry = rejection.retry();
+            let advice = format!("`{}`: {}", retry.as_str(), advice(retry));
+            if !retries.contains(&advice) {
+                retries.push(advice);
+            }
+            if rejection.retry_after().is_some() {
+                waits.push(format!("`{}`", rejection.code()));
+            }
+        }
+        vec![
+            (
+                "Errors",
+                "problem details (RFC 9457), `application/problem+json`, with a `code` from the table below".to_owned(),
+            ),
+            ("`retry` in an error", retries.join("; ")),
+            ("`Retry-After`, in seconds", format!("with {}", waits.join(", "))),
+        ]
+    }
+}
+
+/// How the text names an answer.
+fn answer(rejection: &Rejection) -> String {
+    format!("{} `{}`", rejection.status().as_u16(), rejection.code())
+}
+
+pub(super) fn advice(retry: Retry) -> &'static str {
+    match retry {
+        Retry::Fix => "mend the request",
+        Retry::SameKeyLater => "repeat it later with the same key",
+        Retry::NewKey => "send it under a key of its own",
+        Retry::Reconcile => "look up what happened first",
     }
 }
 
 /// What, and how.
 type Line = (&'static str, String);
 
-fn in_words(span: Duration) -> String {
+pub(super) fn in_words(span: Duration) -> String {
     let seconds = span.as_secs();
     let (number, unit) = match seconds {
         0 => return format!("{} ms", span.as_millis()),

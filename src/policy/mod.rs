@@ -16,7 +16,12 @@ use crate::{
 mod builder;
 mod describe;
 mod headers;
+mod markdown;
+mod openapi;
 mod principal;
+mod situations;
+#[cfg(feature = "utoipa")]
+mod utoipa;
 
 pub(crate) use self::headers::HeaderRules;
 pub use self::{builder::PolicyBuilder, principal::PrincipalSource};

@@ -67,7 +67,12 @@ impl PrincipalSource {
     /// One principal for every request, such as the provider of a webhook.
     pub fn constant(name: impl AsRef<[u8]>) -> Self {
         let principal = Principal::constant(name);
-        Self::of("constant", move |_| Some(principal.clone()))
+        Self::of(CONSTANT, move |_| Some(principal.clone()))
+    }
+
+    /// Whether every request has a principal.
+    pub(crate) fn is_constant(&self) -> bool {
+        self.name == CONSTANT
     }
 
     /// The principal of this request, if it has one.
@@ -99,3 +104,5 @@ fn single<'a>(parts: &'a Parts, name: &HeaderName) -> Option<&'a [u8]> {
     let value = values.next()?;
     values.next().is_none().then(|| value.as_bytes())
 }
+
+const CONSTANT: &str = "constant";

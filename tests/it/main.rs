@@ -29,6 +29,7 @@ mod postgres_support;
 mod preparation;
 mod principals;
 mod problem_documents;
+mod published;
 mod ranks;
 mod reconcile;
 #[cfg(feature = "redis")]
