@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use axum_idempotency::{
     ArchiveLookup, ConfigError, IdempotencyLayer, InFlight, KeySource, Policy, PolicyBuilder,
-    PrincipalSource, Retry, ScopeSecret, Ttl, TtlError, store::MemoryStore,
+    PrincipalSource, Retry, ScopeSecret, Ttl, store::MemoryStore,
 };
 use http::{Method, StatusCode};
 
@@ -224,38 +224,6 @@ fn what_is_not_set_fits_what_is() {
 }
 
 #[test]
-fn a_ttl_is_neither_zero_nor_infinite() {
-    for (ttl, error, text) in [
-        (Ttl::new(Duration::ZERO), TtlError::Zero, "longer than zero"),
-        (Ttl::new(Duration::MAX), TtlError::Infinite, "366 days"),
-        (Ttl::floor_for(9 * DAY), TtlError::NoFloor, "8 days"),
-        (
-            Ttl::longest_retry_window(Duration::MAX)
-                .queue_lag(DAY)
-                .build(),
-            TtlError::Infinite,
-            "366 days",
-        ),
-        (
-            Duration::ZERO.try_into(),
-            TtlError::Zero,
-            "longer than zero",
-        ),
-    ] {
-        assert_eq!(ttl, Err(error));
-        assert!(error.to_string().contains(text), "{error}");
-    }
-    for (window, days) in [(0, 1), (HOUR, 1), (HOUR + 1, 3), (24 * HOUR, 3)] {
-        let floor = Ttl::floor_for(Duration::from_secs(window));
-        assert_eq!(floor.map(Ttl::get), Ok(days * DAY), "for {window} s");
-    }
-    for (window, days) in [(2, 7), (3, 7), (4, 14), (8, 14)] {
-        let floor = Ttl::floor_for(window * DAY);
-        assert_eq!(floor.map(Ttl::get), Ok(days * DAY), "for {window} days");
-    }
-}
-
-#[test]
 fn a_policy_tells_its_window_and_its_rules() {
     let text = policy()
         .ttl(Ttl::new(7 * DAY).unwrap())
@@ -283,5 +251,4 @@ fn a_policy_tells_its_window_and_its_rules() {
     }
 }
 
-const HOUR: u64 = 3600;
 const DAY: Duration = Duration::from_hours(24);

@@ -11,7 +11,6 @@ on_every_backend!(
     the_type_is_a_urn_unless_the_api_has_pages_for_its_problems,
     the_documentation_is_linked_from_every_problem,
     a_hook_may_render_a_rejection_and_leave_the_others,
-    a_replay_says_when_its_record_expires,
     a_rejection_repeats_neither_key_nor_body_nor_principal,
 );
 
@@ -79,30 +78,6 @@ async fn a_hook_may_render_a_rejection_and_leave_the_others(backend: Backend) {
     );
     let left = shop.post("/charges").key("\"").send().await;
     left.expect_problem(400, "idempotency_key_invalid", Retry::Fix);
-}
-
-async fn a_replay_says_when_its_record_expires(backend: Backend) {
-    let name = http::HeaderName::from_static("idempotency-expires");
-    let shop = backend
-        .shop()
-        .policy(|policy| policy.expires_header(name))
-        .open()
-        .await;
-    let first = shop.post("/charges").key("k").send().await;
-    // 2026-12-02T00:00:00Z, as a structured-field Date.
-    let expires = Some("@1796169600");
-    assert_eq!(
-        first.header("idempotency-expires"),
-        expires,
-        "on the first answer"
-    );
-    backend.clock.advance(std::time::Duration::from_mins(1));
-    let repeat = shop.post("/charges").key("k").send().await;
-    assert_eq!(
-        repeat.header("idempotency-expires"),
-        expires,
-        "on the replay"
-    );
 }
 
 async fn a_rejection_repeats_neither_key_nor_body_nor_principal(backend: Backend) {

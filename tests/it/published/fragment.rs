@@ -164,7 +164,7 @@ fn the_headers_of_the_handlers_answers_are_components() {
     assert_eq!(names(secret), "", "there is no replay to mark");
 }
 
-/// By the rules of OpenAPI 3.1 for the objects that a fragment is made of.
+/// By the rules of `OpenAPI` 3.1 for the objects that a fragment is made of.
 #[test]
 fn every_fragment_is_valid_openapi() {
     for policy in policies() {

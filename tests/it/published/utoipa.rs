@@ -161,12 +161,12 @@ fn every_reference_of_a_document_leads_somewhere() {
     /// Charges a card.
     #[utoipa::path(post, path = "/charges", responses((status = 201, description = "Charged")))]
     #[expect(dead_code, reason = "only its description is used")]
-    async fn charge() {}
+    fn charge() {}
 
     /// Pays out.
     #[utoipa::path(post, path = "/payouts", responses((status = 201, description = "Paid")))]
     #[expect(dead_code, reason = "only its description is used")]
-    async fn pay_out() {}
+    fn pay_out() {}
 
     #[derive(OpenApi)]
     #[openapi(paths(charge, pay_out))]
