@@ -120,6 +120,13 @@
 //! `ratelimit-*`, `x-ratelimit-*`, `x-rate-limit-*`). All others are recorded,
 //! repeated ones in order.
 //!
+//! # The other side
+//!
+//! A retry is only as good as its key. [`client`] gives each request of a
+//! `reqwest` client one, repeats it under that key, honours `Retry-After` and
+//! the `retry` of the server's problem documents, and stops before the window
+//! ends.
+//!
 //! # What the guarantee does not cover
 //!
 //! - **A crash between the effect and its record.** The next attempt runs and
@@ -145,6 +152,7 @@
 //! | `sqlite` | [`store::sqlite::SqliteStore`] and [`archive::SqliteArchive`] |
 //! | `postgres` | [`store::postgres::PostgresStore`] and [`archive::PostgresArchive`] |
 //! | `redis` | [`store::redis::RedisStore`] |
+//! | `client` | [`client`]: keys and retries for `reqwest`, by way of `reqwest-middleware` |
 //! | `conformance` | [`conformance`]: the suite that a store of your own can be tested with |
 //! | `utoipa` | a policy as types of utoipa, for an `OpenAPI` document: [`Policy::document`] |
 //! | `full` | all of them |
@@ -170,6 +178,8 @@ mod archivist;
 mod body;
 pub mod canonical;
 pub mod claim;
+#[cfg(feature = "client")]
+pub mod client;
 mod clock;
 #[cfg(feature = "conformance")]
 pub mod conformance;

@@ -15,7 +15,7 @@ const RANKS: [&str; 12] = [
     "fingerprint",
     "record",
     "body claim handler rejection resource",
-    "archive+store policy",
+    "archive+store client policy",
     "archivist conformance flights in_force leases sweep",
     "outcome",
     "pending",
