@@ -49,6 +49,12 @@ impl Shop {
         self.store.always(Verb::Renew, Fault::Hangs);
     }
 
+    /// How requests reach the service.
+    #[cfg(feature = "client")]
+    pub(crate) fn line(&self) -> &Line {
+        &self.line
+    }
+
     /// Where the service listens.
     pub(crate) fn address(&self) -> SocketAddr {
         match self.line {
