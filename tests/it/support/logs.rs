@@ -5,7 +5,10 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use tracing::subscriber::DefaultGuard;
+use tracing::{
+    Dispatch,
+    subscriber::{DefaultGuard, NoSubscriber},
+};
 use tracing_subscriber::fmt::MakeWriter;
 
 /// Everything that is logged on this thread while this lives, spans included.
@@ -13,11 +16,16 @@ use tracing_subscriber::fmt::MakeWriter;
 pub(crate) struct Logs {
     text: Text,
     _guard: DefaultGuard,
+    /// While there is only one subscriber, `tracing` asks the thread that first
+    /// comes to an event whether anybody wants it, and keeps the answer: that of
+    /// a test beside this one, which wants nothing. With two it asks them all.
+    _second: Dispatch,
 }
 
 impl Logs {
     pub(crate) fn capture() -> Self {
         let text = Text::default();
+        let second = Dispatch::new(NoSubscriber::new());
         let subscriber = tracing_subscriber::fmt()
             .with_env_filter("axum_idempotency=trace")
             .with_writer(text.clone())
@@ -26,6 +34,7 @@ impl Logs {
         Self {
             text,
             _guard: tracing::subscriber::set_default(subscriber),
+            _second: second,
         }
     }
 
