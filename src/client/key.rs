@@ -115,8 +115,8 @@ impl Key {
     }
 }
 
-/// The key of a request that this process handles, or one
-/// [derived](crate::Idempotency::derive) from it.
+/// A key that was decoded already, such as that of a request which this process
+/// handles and passes on.
 impl From<IdempotencyKey> for Key {
     fn from(key: IdempotencyKey) -> Self {
         Self(key.as_str().into())

@@ -94,7 +94,7 @@ impl Middleware for IdempotencyMiddleware {
                 Verdict::Final(response) => return run.end(Ok(response), GaveUp::NotRetryable),
                 Verdict::Broken(error) => return run.end(Err(error), GaveUp::NotRetryable),
                 Verdict::Expired(expired) => return Err(Error::middleware(*expired)),
-                Verdict::Again { last, in_ } => (last, in_),
+                Verdict::Again { last, asked } => (last, asked),
             };
             let wait = asked.saturating_add(self.settings.backoff.after(run.attempts));
             if let Some(reason) = run.stops(wait) {

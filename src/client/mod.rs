@@ -32,8 +32,8 @@
 //!
 //! A caller that can crash itself makes the key before it sends, and stores it
 //! with its intent, in one transaction with the order that is to be charged.
-//! The middleware's own key lives as long as the call: whoever restarts and
-//! sends the operation under another key has charged twice. Restored from the
+//! The middleware's own key lives as long as the call: whoever restarts, or
+//! drops the call, and sends the operation under another key has charged twice. Restored from the
 //! store, the key is judged by its age; past the window nothing is sent, since
 //! the server may have forgotten it.
 //!
@@ -100,7 +100,7 @@
 //! A number of attempts, a total time, and the window: the time for which the
 //! server answers for a key. No attempt starts once less than the margin is
 //! left of it, counted from the time in the key (a ULID, a `UUIDv7`), else from
-//! the first send. What is sent past the window may be executed a second time,
+//! the first send. No wait begins that would end past a bound. What is sent past the window may be executed a second time,
 //! by a server that keeps no archive.
 //!
 //! # Where the rules come from

@@ -19,11 +19,11 @@ pub(super) enum Verdict {
     Expired(Box<KeyExpired>),
     /// It failed in a way that a repeat would not mend.
     Broken(Error),
-    /// The same request may be sent again, not before this long. Until then
-    /// this is what came of it.
+    /// The same request may be sent again, once the time has passed that the
+    /// server asked for. Until then this is what came of it.
     Again {
         last: Result<Response>,
-        in_: Duration,
+        asked: Duration,
     },
 }
 
@@ -60,7 +60,7 @@ pub(super) async fn judge(sent: Result<Response>, key: &Key, clock: &dyn Clock) 
 fn again(last: Result<Response>, asked: Option<Duration>) -> Verdict {
     Verdict::Again {
         last,
-        in_: asked.unwrap_or_default(),
+        asked: asked.unwrap_or_default(),
     }
 }
 
