@@ -108,6 +108,8 @@
 //!   form.
 //! - Its panic is recorded as a 500, because nobody knows whether the effect
 //!   happened. [`Recording`] overrides what is kept, response by response.
+//! - Where its effect is in the store's own database, it can commit both together,
+//!   effect and record: with `enlist` of a store in SQLite or PostgreSQL.
 //!
 //! # Headers that are never replayed
 //!
@@ -129,7 +131,8 @@
 //!
 //! # What the guarantee does not cover
 //!
-//! - **A crash between the effect and its record.** The next attempt runs and
+//! - **A crash between the effect and its record**, unless they commit together:
+//!   see `Work` in [`store`]. The next attempt runs and
 //!   is told that it is the second; [`Abandoned::Refuse`] answers
 //!   `idempotency_outcome_unknown` instead. What must never happen twice also
 //!   needs a unique constraint on a business reference, which outlives every
@@ -169,7 +172,13 @@ compile_error!(
 );
 
 /// The README's code is compiled as it stands.
-#[cfg(all(doctest, feature = "sqlite", feature = "postgres", feature = "redis"))]
+#[cfg(all(
+    doctest,
+    feature = "sqlite",
+    feature = "postgres",
+    feature = "redis",
+    feature = "client"
+))]
 #[doc = include_str!("../README.md")]
 pub struct Readme;
 
