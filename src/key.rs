@@ -1,8 +1,8 @@
 //! The client's key: from the bytes on the wire to one decoded text.
 //!
-//! 1. A key comes from a header ([`KeySyntax::parse`]), from a JSON body, or
-//!    already decoded ([`IdempotencyKey::new`]). Once decoded it is the same
-//!    key, wherever it came from: `"k"` and `k` are one.
+//! 1. A key comes from a header ([`KeySyntax::parse`]), from a body, or already
+//!    decoded ([`IdempotencyKey::new`]). Once decoded it is the same key,
+//!    wherever it came from: `"k"` and `k` are one.
 //! 2. Keys are compared byte for byte. Case matters, and a UUID in braces is
 //!    not the UUID without them.
 //! 3. A key that is present and unusable is an error, never an absent key:
@@ -33,8 +33,7 @@ impl IdempotencyKey {
     /// parameters do not count.
     pub const MAX_LENGTH: usize = 255;
 
-    /// Takes a key that is decoded already, such as a member of a JSON body
-    /// or the id of a queue message.
+    /// Takes a key that is decoded already, as a header may carry it.
     ///
     /// # Errors
     ///
@@ -65,7 +64,34 @@ impl IdempotencyKey {
         Self(text.into())
     }
 
-    /// The decoded text: 1 to 255 bytes of printable ASCII.
+    /// Takes the id of an event or a message, which is any text: the member of a
+    /// JSON body, the field of a form, the id in a queue. Of printable ASCII, it
+    /// is the same key as [`IdempotencyKey::new`] makes.
+    ///
+    /// # Errors
+    ///
+    /// [`KeyError::Empty`]; [`KeyError::TooLong`] past
+    /// [`MAX_LENGTH`](Self::MAX_LENGTH) bytes of UTF-8;
+    /// [`KeyError::BadCharacter`] for a control character; [`KeyError::Blank`]
+    /// when it is white space only.
+    pub fn from_id(id: &str) -> Result<Self, KeyError> {
+        if id.is_empty() {
+            return Err(KeyError::Empty);
+        }
+        if id.len() > Self::MAX_LENGTH {
+            return Err(KeyError::TooLong);
+        }
+        if id.chars().any(char::is_control) {
+            return Err(KeyError::BadCharacter);
+        }
+        if id.chars().all(char::is_whitespace) {
+            return Err(KeyError::Blank);
+        }
+        Ok(Self(id.into()))
+    }
+
+    /// The decoded text: 1 to 255 bytes, of printable ASCII unless it is an id
+    /// from a body.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
@@ -144,10 +170,26 @@ pub(crate) fn key_at_pointer(body: &[u8], pointer: &str) -> Result<IdempotencyKe
         value = child(value, &token.replace("~1", "/").replace("~0", "~"))?;
     }
     match value.trim_start().as_bytes().first() {
-        Some(b'"') => IdempotencyKey::new(&read::<String>(value)?.0),
+        Some(b'"') => IdempotencyKey::from_id(&read::<String>(value)?.0),
         Some(b'n') => Err(KeyError::Missing),
         _ => Err(KeyError::NotAString),
     }
+}
+
+/// Reads the key from a field of a body in `application/x-www-form-urlencoded`.
+///
+/// Not there, it is `Missing`; there twice, `MultipleValues`. Bytes that are not
+/// UTF-8 are `BadCharacter`: decoded, two ids might become one.
+pub(crate) fn key_in_form(body: &[u8], field: &str) -> Result<IdempotencyKey, KeyError> {
+    let mut values = form_urlencoded::parse(body).filter(|(name, _)| name == field);
+    let (_, value) = values.next().ok_or(KeyError::Missing)?;
+    if values.next().is_some() {
+        return Err(KeyError::MultipleValues);
+    }
+    if value.contains(char::REPLACEMENT_CHARACTER) {
+        return Err(KeyError::BadCharacter);
+    }
+    IdempotencyKey::from_id(&value)
 }
 
 /// What is wrong with a key.
@@ -158,7 +200,7 @@ pub enum KeyError {
     Missing,
     /// The field, or the string in it, is empty.
     Empty,
-    /// The string is spaces only.
+    /// The string is white space only.
     Blank,
     /// Not a structured-field Item (RFC 9651), or a body that is not JSON.
     BadSyntax,
@@ -168,7 +210,7 @@ pub enum KeyError {
     NotAString,
     /// More than [`IdempotencyKey::MAX_LENGTH`] bytes after decoding.
     TooLong,
-    /// More than one: several field lines, or one name twice in the body.
+    /// More than one: several field lines, or one name or field twice in the body.
     MultipleValues,
     /// The policy takes only keys that carry a time, and this one does not.
     TimestampMissing,
@@ -208,10 +250,11 @@ impl fmt::Display for KeyError {
             }
             Self::BadCharacter => {
                 "The idempotency key holds a character that is not allowed; use printable ASCII, \
-                 and in a header put quotes around a key with a space, comma, semicolon or backslash."
+                 or in a body any text without control characters, and in a header put quotes \
+                 around a key with a space, comma, semicolon or backslash."
             }
             Self::NotAString => "The idempotency key is not a string; send it in double quotes.",
-            Self::TooLong => "The idempotency key is too long; use at most 255 characters.",
+            Self::TooLong => "The idempotency key is too long; use at most 255 bytes.",
             Self::MultipleValues => {
                 "The request carries more than one idempotency key; send exactly one."
             }
@@ -386,6 +429,45 @@ mod tests {
                 .map(IdempotencyKey::as_str),
             Ok("evt_1")
         );
+    }
+
+    #[test]
+    fn an_id_is_any_text_of_255_bytes_that_can_be_told_apart() {
+        for id in ["evt_1", "заказ-№1", " a ", "\u{1f4b3}", &"é".repeat(127)] {
+            let key = IdempotencyKey::from_id(id);
+            assert_eq!(key.as_ref().map(IdempotencyKey::as_str), Ok(id));
+        }
+        assert_eq!(IdempotencyKey::from_id("k"), IdempotencyKey::new("k"));
+        let long = "é".repeat(128);
+        for (id, error) in [
+            ("", KeyError::Empty),
+            (long.as_str(), KeyError::TooLong),
+            (" \u{3000}", KeyError::Blank),
+            ("a\nb", KeyError::BadCharacter),
+            ("a\u{85}b", KeyError::BadCharacter),
+            ("a\0", KeyError::BadCharacter),
+        ] {
+            assert_eq!(IdempotencyKey::from_id(id), Err(error), "{id:?}");
+        }
+    }
+
+    #[test]
+    fn a_field_of_a_form_is_the_key_or_says_why_not() {
+        let body = b"id=evt+1&sid=%D0%B7%2D1&empty=&blank=+&twice=a&t%77ice=a&bytes=%ff&x";
+        for (field, expected) in [
+            ("id", Ok("evt 1")),
+            ("sid", Ok("з-1")),
+            ("empty", Err(KeyError::Empty)),
+            ("x", Err(KeyError::Empty)),
+            ("blank", Err(KeyError::Blank)),
+            ("twice", Err(KeyError::MultipleValues)),
+            ("bytes", Err(KeyError::BadCharacter)),
+            ("ID", Err(KeyError::Missing)),
+        ] {
+            let found = key_in_form(body, field);
+            let found = found.as_ref().map(IdempotencyKey::as_str);
+            assert_eq!(found, expected.as_ref().copied(), "of {field:?}");
+        }
     }
 
     #[test]

@@ -228,7 +228,10 @@ pub use crate::{
         IdempotencyLayer, IdempotencyLayerBuilder, IdempotencyService, ResponseFuture,
         ShutdownTimedOut,
     },
-    policy::{ConfigError, InFlight, KeySource, Policy, PolicyBuilder, PrincipalSource, StoreDown},
+    policy::{
+        ConfigError, Duplicate, InFlight, KeySource, MissingKey, Policy, PolicyBuilder,
+        PrincipalSource, StoreDown,
+    },
     record::{
         Completion, ExpiredRecord, KeptResponse, OwnerToken, Record, RecordState, ResourceId,
         Tombstone,

@@ -9,8 +9,8 @@ use crate::{
     body::{Replayed, Unheld, Whole, read_request},
     fingerprint::{Comparison, Fingerprint, FingerprintInput, FingerprintOptions},
     handler::Idempotency,
-    key::{IdempotencyKey, KeyError, key_at_pointer},
-    policy::KeySource,
+    key::{IdempotencyKey, KeyError},
+    policy::MissingKey,
     rejection::Rejection,
     scope::{Principal, ScopedKey},
     timestamp,
@@ -26,6 +26,8 @@ pub(super) struct Attempt {
     pub(super) scoped_key: ScopedKey,
     pub(super) fingerprint: Fingerprint,
     pub(super) key_timestamp: Option<Timestamp>,
+    /// An earlier attempt may have run whose record is gone from the store.
+    pub(super) has_earlier: bool,
 }
 
 /// What becomes of a request that the policy covers.
@@ -53,29 +55,22 @@ impl Attempt {
                 .ok_or(Rejection::PrincipalMissing)
         };
         let limit = policy.request_limit;
-        let (key, principal, body) = match &policy.key_source {
-            KeySource::Header(name) => {
-                let lines = parts.headers.get_all(name).iter();
-                let key = policy
-                    .key_syntax
-                    .parse(lines.map(http::HeaderValue::as_bytes));
-                let Some(key) = setup.key(key)? else {
-                    let request = Request::from_parts(*parts, body);
-                    return Ok(Prepared::PassThrough(Box::new(request)));
-                };
-                let principal = principal()?;
-                (key, principal, hold(body, limit).await?)
-            }
-            KeySource::BodyPointer(pointer) => {
-                let principal = principal()?;
-                let body = hold(body, limit).await?;
-                let Some(key) = setup.key(key_at_pointer(&body.data, pointer))? else {
-                    let body = Body::new(Replayed::new(body));
-                    let request = Request::from_parts(*parts, body);
-                    return Ok(Prepared::PassThrough(Box::new(request)));
-                };
-                (key, principal, body)
-            }
+        let (key, principal, body) = if policy.key_source.needs_body() {
+            let principal = principal()?;
+            let body = hold(body, limit).await?;
+            let Some(key) = setup.key(&parts, &body.data)? else {
+                let body = Body::new(Replayed::new(body));
+                let request = Request::from_parts(*parts, body);
+                return Ok(Prepared::PassThrough(Box::new(request)));
+            };
+            (key, principal, body)
+        } else {
+            let Some(key) = setup.key(&parts, &[])? else {
+                let request = Request::from_parts(*parts, body);
+                return Ok(Prepared::PassThrough(Box::new(request)));
+            };
+            let principal = principal()?;
+            (key, principal, hold(body, limit).await?)
         };
         Ok(Prepared::Keyed(Box::new(Self::identify(
             setup, parts, body, key, principal,
@@ -111,6 +106,7 @@ impl Attempt {
             scoped_key,
             fingerprint,
             key_timestamp,
+            has_earlier: false,
         }
     }
 
@@ -142,14 +138,20 @@ impl Attempt {
 
 impl Setup {
     /// `None` when the key is absent and may be.
-    fn key(
-        &self,
-        key: Result<IdempotencyKey, KeyError>,
-    ) -> Result<Option<IdempotencyKey>, Rejection> {
-        match key {
-            Ok(key) => Ok(Some(key)),
-            Err(KeyError::Missing) if !self.policy.required => Ok(None),
-            Err(error) => Err(Rejection::key(error, self.policy.key_source.in_words())),
+    fn key(&self, parts: &Parts, body: &[u8]) -> Result<Option<IdempotencyKey>, Rejection> {
+        let policy = &self.policy;
+        let key = policy
+            .key_source
+            .find(policy.key_syntax, &parts.headers, body);
+        match (key, policy.missing_key) {
+            (Ok(key), _) => Ok(Some(key)),
+            (Err(KeyError::Missing), MissingKey::Run) => Ok(None),
+            (Err(KeyError::Missing), MissingKey::RunAndWarn) => {
+                let source = policy.key_source.in_words();
+                tracing::warn!(%source, "a request without a key: it runs unprotected");
+                Ok(None)
+            }
+            (Err(error), _) => Err(Rejection::key(error, policy.key_source.in_words())),
         }
     }
 }

@@ -38,7 +38,7 @@ impl Setup {
 
     /// Where outcomes are archived first, an attempt that the store knows no
     /// outcome of may have got as far as that.
-    async fn archived_outcome(
+    pub(super) async fn archived_outcome(
         &self,
         attempt: &Attempt,
         created_at: Timestamp,

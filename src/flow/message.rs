@@ -36,7 +36,7 @@ pub(crate) async fn take(
     key: IdempotencyKey,
 ) -> Result<Message, Rejection> {
     let tracked = setup.handle.tasks.token();
-    let attempt = Attempt::of_message(&setup, key, principal);
+    let mut attempt = Attempt::of_message(&setup, key, principal);
     let Role::Leader(leader) = setup
         .handle
         .flights
@@ -69,9 +69,9 @@ pub(crate) async fn take(
         ClaimOutcome::Refused(reason) => return Err(Rejection::KeyInvalid { reason }),
     };
     let owned = Owned::boxed(setup, leader, &attempt, token, lease, (asked, claim.now));
-    let owned = owned.cleared(&attempt).await?;
+    let owned = owned.cleared(&mut attempt).await?;
     Ok(Message {
-        idempotency: owned.idempotency(),
+        idempotency: owned.idempotency(&attempt),
         owned,
         _tracked: tracked,
     })

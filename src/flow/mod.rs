@@ -31,6 +31,7 @@ use crate::{
 };
 
 mod attempt;
+mod deliveries;
 mod follow;
 mod host;
 mod late;
@@ -129,7 +130,7 @@ where
 /// Claims the key and, where the claim is won, runs the handler under it.
 async fn lead<H, F, E>(
     setup: Arc<Setup>,
-    attempt: Box<Attempt>,
+    mut attempt: Box<Attempt>,
     leader: Leader,
     handler: H,
 ) -> Led<H, E>
@@ -141,7 +142,17 @@ where
     let _tracked = setup.handle.tasks.token();
     let token = OwnerToken::random();
     let asked = Instant::now();
-    let claim = match setup.claim(&attempt, token).await {
+    let mut claimed = setup.claim(&attempt, token).await;
+    if let Ok(claim) = &claimed
+        && setup.reruns_after(claim)
+    {
+        let past = setup.claim_past(&mut attempt, token, claim.clone());
+        claimed = match Box::pin(past).await {
+            Ok(claimed) => claimed,
+            Err(rejection) => return Led::Answered(Err(Refusal::Rejected(rejection))),
+        };
+    }
+    let claim = match claimed {
         Ok(claim) => claim,
         Err(failure) => {
             let unclaimed = unclaimed(setup, attempt, leader, token, failure, handler);
@@ -168,14 +179,14 @@ where
         }
         ClaimOutcome::Refused(reason) => Rejection::KeyInvalid { reason },
     };
-    Led::Answered(Err(Refusal::Rejected(rejection)))
+    Led::Answered(setup.acknowledge(rejection).map_err(Refusal::Rejected))
 }
 
 /// Archive, handler, record, response: the way of an attempt that owns its
 /// record.
 async fn execute<H, F, E>(
     mut owned: Box<Owned>,
-    attempt: Box<Attempt>,
+    mut attempt: Box<Attempt>,
     handler: H,
 ) -> Result<Response<Body>, Refusal<E>>
 where
@@ -184,8 +195,11 @@ where
 {
     // Rare ways are boxed: every request carries the size of all that are not.
     if owned.is_to_be_cleared() {
-        let cleared = Box::pin(owned.cleared(&attempt)).await;
-        owned = cleared.map_err(Refusal::Rejected)?;
+        let setup = Arc::clone(&owned.setup);
+        owned = match Box::pin(owned.cleared(&mut attempt)).await {
+            Ok(owned) => owned,
+            Err(rejection) => return setup.acknowledge(rejection).map_err(Refusal::Rejected),
+        };
     }
     let (owned, response) = match owned.run(attempt, handler).await? {
         Ran::Answered(owned, response) => (owned, response),

@@ -89,13 +89,13 @@ impl Owned {
     }
 
     /// What the handler learns.
-    pub(super) fn idempotency(&self) -> Idempotency {
+    pub(super) fn idempotency(&self, attempt: &Attempt) -> Idempotency {
         let identity = Identity {
             key: self.key.clone(),
             principal: self.principal.clone(),
             scoped_key: self.scoped_key,
             token: self.token,
-            number: self.lease.attempt,
+            number: attempt.number(self.lease.attempt),
         };
         let host = Arc::clone(&self.setup);
         Idempotency::new(identity, self.held.lost().clone(), host)
@@ -115,7 +115,7 @@ impl Owned {
     /// Step 8, and a last look at the lease.
     pub(super) async fn cleared(
         mut self: Box<Self>,
-        attempt: &Attempt,
+        attempt: &mut Attempt,
     ) -> Result<Box<Self>, Rejection> {
         if self.lease.ask_archive {
             self = self.consult_archive(attempt).await?;
@@ -129,7 +129,10 @@ impl Owned {
     /// Step 8, where the claim says so. Asks the archive whether the key is a
     /// late retry. The claim is committed by now: had a sweeper moved the
     /// record away before it, the lookup finds the tombstone.
-    async fn consult_archive(self: Box<Self>, attempt: &Attempt) -> Result<Box<Self>, Rejection> {
+    async fn consult_archive(
+        self: Box<Self>,
+        attempt: &mut Attempt,
+    ) -> Result<Box<Self>, Rejection> {
         let Some(archive) = self.setup.archive.clone() else {
             return Ok(self);
         };
@@ -139,6 +142,7 @@ impl Owned {
             .key_timestamp
             .filter(|timestamp| *timestamp <= self.now);
         let lookup = archive.lookup(self.scoped_key, not_before);
+        let reruns = self.setup.reruns();
         match self.setup.in_time(lookup).await {
             Err(error) => {
                 tracing::error!(scoped_key = %self.scoped_key, error = %error.causes(), "archive lookup failed: nothing runs");
@@ -147,6 +151,10 @@ impl Owned {
             }
             Ok(Some(tombstone)) if self.lease.attempt > 1 && tombstone.has_outcome() => {
                 Err(self.settle_from_archive(&tombstone).await)
+            }
+            Ok(Some(tombstone)) if reruns && !tombstone.has_outcome() => {
+                attempt.runs_again();
+                Ok(self)
             }
             Ok(Some(tombstone)) => {
                 let late = self.setup.late(attempt, &tombstone);
@@ -157,6 +165,10 @@ impl Owned {
                     return Err(self.not_ours());
                 }
                 Err(late)
+            }
+            Ok(None) if self.is_beyond(&*archive, attempt) && reruns => {
+                attempt.runs_again();
+                Ok(self)
             }
             Ok(None) if self.is_beyond(&*archive, attempt) => {
                 let status = self.setup.policy.late_status;
@@ -258,7 +270,7 @@ impl Owned {
         F: Future<Output = Result<Response<Body>, E>>,
     {
         let until = self.claimed + self.setup.policy.max_lease;
-        let idempotency = self.idempotency();
+        let idempotency = self.idempotency(&attempt);
         let ran = timeout_at(until, guarded(attempt, idempotency.clone(), handler));
         let ran = Box::pin(ran).await;
         match idempotency.end() {
@@ -354,7 +366,7 @@ where
         principal: attempt.principal.clone(),
         scoped_key: key,
         token,
-        number: 1,
+        number: attempt.number(1),
     };
     let host = Arc::clone(&setup);
     let idempotency = Idempotency::new(identity, CancellationToken::new(), host);

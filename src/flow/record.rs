@@ -38,11 +38,9 @@ impl Owned {
     ) -> Result<Answer, Rejection> {
         let setup = Arc::clone(&self.setup);
         let expires_at = self.lease.expires_at;
-        let (recorded, mut response) = if setup.forgets(&response) {
-            (Box::pin(self.forget()).await?, response)
-        } else {
-            let (completion, response) = setup.completion(response).await;
-            (self.complete(completion).await?, response)
+        let (recorded, mut response) = match setup.kept(response).await {
+            (None, response) => (Box::pin(self.forget()).await?, response),
+            (Some(completion), response) => (self.complete(completion).await?, response),
         };
         match recorded {
             Recorded::Own => {
@@ -268,12 +266,23 @@ impl Setup {
         &self,
         response: Response<Body>,
     ) -> (Call, Result<Response<Body>, Refusal<E>>) {
-        if self.forgets(&response) {
+        let (completion, response) = self.kept(response).await;
+        let Some(completion) = completion else {
             return (Call::Release, Ok(response));
-        }
-        let (completion, response) = self.completion(response).await;
+        };
         let outcome = Box::new(Outcome::new(completion, self.archive_first(None)));
         (Call::Complete(outcome, Ending::Gone), Ok(response))
+    }
+
+    /// What is recorded of a response, unless a retry is to run again.
+    async fn kept(&self, response: Response<Body>) -> (Option<Completion>, Response<Body>) {
+        if self.forgets(&response) {
+            return (None, response);
+        }
+        let (completion, response) = self.completion(response).await;
+        // A body that panics makes another response of it.
+        let kept = (!self.forgets(&response)).then_some(completion);
+        (kept, response)
     }
 
     /// Where an outcome goes first: into the archive, where records leave the
@@ -387,8 +396,12 @@ impl Setup {
         Ok(response)
     }
 
-    /// `None` when the response was not kept.
+    /// `None` when the response was not kept, and has to be.
     pub(super) fn answer_of(&self, completion: &Completion) -> Option<Response<Body>> {
+        self.or_acknowledgement(self.kept_answer(completion))
+    }
+
+    fn kept_answer(&self, completion: &Completion) -> Option<Response<Body>> {
         let kept = completion.response.as_ref()?;
         let mut response = Response::new(Body::from(kept.body.clone()));
         *response.status_mut() = status_of(completion)?;
@@ -397,8 +410,13 @@ impl Setup {
         for (name, value) in &kept.headers {
             headers.append(name.clone(), value.clone());
         }
-        headers.insert(self.policy.replay_header.clone(), TRUE);
+        self.mark_replay(&mut response);
         Some(response)
+    }
+
+    pub(super) fn mark_replay(&self, response: &mut Response<Body>) {
+        let name = self.policy.replay_header.clone();
+        response.headers_mut().insert(name, TRUE);
     }
 
     fn mark_expiry(&self, response: &mut Response<Body>, expires_at: Timestamp) {

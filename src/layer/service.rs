@@ -16,7 +16,7 @@ use super::{future::ResponseFuture, problem::Problems};
 use crate::{
     detached::Detachable,
     flow::{Refusal, Setup, protect},
-    policy::KeySource,
+    policy::MissingKey,
 };
 
 type BoxError = Box<dyn StdError + Send + Sync>;
@@ -40,12 +40,12 @@ impl<S> IdempotencyService<S> {
     }
 
     /// Whether the policy leaves this request alone: another method, or no key
-    /// where none is required.
+    /// where none is required or missed.
     fn passes_through<B>(&self, request: &Request<B>) -> bool {
         let policy = &self.setup.policy;
-        let keyless = |name| !policy.required && !request.headers().contains_key(name);
         !policy.covers(request.method())
-            || matches!(&policy.key_source, KeySource::Header(name) if keyless(name))
+            || (policy.missing_key == MissingKey::Run
+                && policy.key_source.is_absent(request.headers()))
     }
 }
 

@@ -5,7 +5,10 @@ use std::{collections::BTreeSet, time::Duration};
 
 use http::{HeaderName, Method, StatusCode};
 
-use super::{ConfigError, HeaderRules, InFlight, KeySource, Policy, PrincipalSource, StoreDown};
+use super::{
+    ConfigError, Duplicate, HeaderRules, InFlight, KeySource, MissingKey, Policy, PrincipalSource,
+    StoreDown, source::check_pointer,
+};
 use crate::{
     claim::{Abandoned, ArchiveLookup},
     fingerprint::FingerprintOptions,
@@ -41,7 +44,7 @@ impl PolicyBuilder {
                 principal,
                 key_source: KeySource::Header(DEFAULT_KEY_HEADER),
                 key_syntax: KeySyntax::default(),
-                required: true,
+                missing_key: MissingKey::default(),
                 methods: vec![Method::POST, Method::PATCH],
                 scope: Scope::default(),
                 fingerprint: FingerprintOptions::default(),
@@ -49,6 +52,7 @@ impl PolicyBuilder {
                 lease: DEFAULT_LEASE,
                 max_lease: DEFAULT_MAX_LEASE,
                 in_flight: InFlight::default(),
+                duplicate: Duplicate::default(),
                 abandoned: Abandoned::default(),
                 archive_lookup: ArchiveLookup::default(),
                 store_down: StoreDown::default(),
@@ -57,6 +61,7 @@ impl PolicyBuilder {
                 response_limit: DEFAULT_BODY_LIMIT,
                 response_deadline: DEFAULT_RESPONSE_DEADLINE,
                 keep_bodies: true,
+                keeps_only_success: false,
                 forgotten_statuses: BTreeSet::from([425, 429]),
                 headers: HeaderRules::default(),
                 resource_id_pointer: DEFAULT_RESOURCE_ID_POINTER.to_owned(),
@@ -84,8 +89,13 @@ impl PolicyBuilder {
 
     /// Lets a request without a key pass through, unprotected. By default it
     /// is a 400. A key that is present but unusable is a 400 in both cases.
-    pub fn key_optional(mut self) -> Self {
-        self.policy.required = false;
+    pub fn key_optional(self) -> Self {
+        self.missing_key(MissingKey::Run)
+    }
+
+    /// What a request without a key gets. Default: [`MissingKey::Refuse`].
+    pub fn missing_key(mut self, missing: MissingKey) -> Self {
+        self.policy.missing_key = missing;
         self
     }
 
@@ -134,6 +144,13 @@ impl PolicyBuilder {
     /// [`InFlight::Reject`].
     pub fn in_flight(mut self, in_flight: InFlight) -> Self {
         self.policy.in_flight = in_flight;
+        self
+    }
+
+    /// What a duplicate gets once the first request is done. Default:
+    /// [`Duplicate::Replay`].
+    pub fn duplicate(mut self, duplicate: Duplicate) -> Self {
+        self.policy.duplicate = duplicate;
         self
     }
 
@@ -198,6 +215,14 @@ impl PolicyBuilder {
     pub fn forget_statuses(mut self, statuses: impl IntoIterator<Item = StatusCode>) -> Self {
         let statuses = statuses.into_iter().map(|status| status.as_u16());
         self.policy.forgotten_statuses.extend(statuses);
+        self
+    }
+
+    /// Records successes (2xx) only. After any other status, a panic or an error
+    /// of the service a retry runs again: for a sender that repeats what failed,
+    /// and a handler that may run again after a failure.
+    pub fn keep_only_success(mut self) -> Self {
+        self.policy.keeps_only_success = true;
         self
     }
 
@@ -309,15 +334,8 @@ impl Policy {
         if !self.late_status.is_client_error() {
             return Err(ConfigError::LateStatus(self.late_status));
         }
-        let key_pointer = match &self.key_source {
-            KeySource::BodyPointer(pointer) => Some(pointer),
-            KeySource::Header(_) => None,
-        };
-        let mut pointers = key_pointer.into_iter().chain([&self.resource_id_pointer]);
-        match pointers.find(|pointer| !pointer.is_empty() && !pointer.starts_with('/')) {
-            Some(pointer) => Err(ConfigError::BadPointer(pointer.clone())),
-            None => Ok(()),
-        }
+        self.key_source.check()?;
+        check_pointer(&self.resource_id_pointer)
     }
 }
 

@@ -3,7 +3,7 @@
 use std::{fmt::Write as _, time::Duration};
 
 use super::{
-    InFlight, KeySource, Policy, StoreDown,
+    Duplicate, InFlight, MissingKey, Policy, StoreDown,
     headers::header_case,
     markdown::{code, plain},
     situations::{IN_PROGRESS, NOT_KEPT, OUTCOME_UNKNOWN, STORE_UNAVAILABLE, Situation},
@@ -48,38 +48,27 @@ impl Policy {
         text
     }
 
-    /// Where the key is, in Markdown.
-    pub(super) fn place_of_key(&self) -> String {
-        match &self.key_source {
-            KeySource::Header(name) => format!("the {} header", code(&header_case(name))),
-            KeySource::BodyPointer(pointer) if pointer.is_empty() => {
-                "the JSON body, which is the key itself".to_owned()
-            }
-            KeySource::BodyPointer(pointer) => format!("the JSON body at {}", code(pointer)),
-        }
-    }
-
     /// What is taken as a key, in Markdown.
     pub(super) fn accepted_keys(&self) -> String {
         let longest = IdempotencyKey::MAX_LENGTH;
         let spelling = match (&self.key_source, self.key_syntax) {
-            (KeySource::Header(_), KeySyntax::Lenient) => {
-                ", in double quotes (a structured-field string, RFC 9651) or bare; a bare key has no space, double quote, comma, semicolon or backslash"
+            _ if self.key_source.needs_body() => "bytes of text",
+            (_, KeySyntax::Lenient) => {
+                "characters of printable ASCII, in double quotes (a structured-field string, RFC 9651) or bare; a bare key has no space, double quote, comma, semicolon or backslash"
             }
-            (KeySource::Header(_), KeySyntax::Strict) => {
-                ", in double quotes (a structured-field string, RFC 9651)"
+            (_, KeySyntax::Strict) => {
+                "characters of printable ASCII, in double quotes (a structured-field string, RFC 9651)"
             }
-            _ => ", as a JSON string",
         };
         let age = match self.archive_lookup {
             ArchiveLookup::RequireTimestamped => "; it has to be a ULID or a UUIDv7",
             _ => "",
         };
-        format!("1 to {longest} characters of printable ASCII{spelling}{age}")
+        format!("1 to {longest} {spelling}{age}")
     }
 
     fn on_keys(&self) -> Vec<Line> {
-        let required = if self.required {
+        let required = if self.missing_key == MissingKey::Refuse {
             "required"
         } else {
             "optional"
@@ -87,7 +76,7 @@ impl Policy {
         let methods = self.methods.iter().map(|method| plain(method.as_str()));
         let key = format!(
             "{}, {required} on {}, {}",
-            self.place_of_key(),
+            self.key_source.in_markdown(),
             methods.collect::<Vec<_>>().join(" and "),
             self.accepted_keys(),
         );
@@ -106,11 +95,23 @@ impl Policy {
     }
 
     fn on_repeats(&self) -> Vec<Line> {
-        let window = format!(
-            "repeats get the first answer for {}; bound your retries well inside it",
-            in_words(self.ttl.get()),
-        );
-        let late = answer(&self.late());
+        let acknowledges = self.duplicate == Duplicate::Acknowledge;
+        let window = if acknowledges {
+            format!(
+                "repeats are acknowledged with a 2xx for {}",
+                in_words(self.ttl.get())
+            )
+        } else {
+            format!(
+                "repeats get the first answer for {}; bound your retries well inside it",
+                in_words(self.ttl.get()),
+            )
+        };
+        let late = if acknowledges {
+            "200, or runs again where no outcome is known".to_owned()
+        } else {
+            answer(&self.late())
+        };
         let after = match self.archive_lookup {
             ArchiveLookup::TimestampedKeys => format!(
                 "a repeat with a ULID or UUIDv7 key gets {late}; any other key is unknown and runs again"
@@ -160,20 +161,21 @@ impl Policy {
     }
 
     fn on_limits(&self) -> Vec<Line> {
+        let (not_kept, with_id) = match self.duplicate {
+            Duplicate::Replay => (answer(&NOT_KEPT), " with the resource id"),
+            Duplicate::Acknowledge => ("an empty 200".to_owned(), ""),
+        };
         let replayed = if self.keep_bodies {
             format!(
-                "at most {} bytes; for a larger one a repeat gets {}",
+                "at most {} bytes; for a larger one a repeat gets {not_kept}",
                 self.response_limit,
-                answer(&NOT_KEPT),
             )
         } else {
-            format!(
-                "none: a repeat gets {} with the resource id",
-                answer(&NOT_KEPT)
-            )
+            format!("none: a repeat gets {not_kept}{with_id}")
         };
         let forgotten: Vec<_> = self.forgotten_statuses.iter().map(u16::to_string).collect();
         let forgotten = match forgotten.as_slice() {
+            _ if self.keeps_only_success => "everything but 2xx".to_owned(),
             [] => "no status".to_owned(),
             statuses => format!("status {}", statuses.join(", ")),
         };

@@ -20,11 +20,12 @@ mod markdown;
 mod openapi;
 mod principal;
 mod situations;
+mod source;
 #[cfg(feature = "utoipa")]
 mod utoipa;
 
 pub(crate) use self::headers::HeaderRules;
-pub use self::{builder::PolicyBuilder, principal::PrincipalSource};
+pub use self::{builder::PolicyBuilder, principal::PrincipalSource, source::KeySource};
 
 /// The rules of one route (or of a whole router). Made by
 /// [`Policy::builder`], which documents every option and its default.
@@ -33,7 +34,7 @@ pub struct Policy {
     pub(crate) principal: PrincipalSource,
     pub(crate) key_source: KeySource,
     pub(crate) key_syntax: KeySyntax,
-    pub(crate) required: bool,
+    pub(crate) missing_key: MissingKey,
     pub(crate) methods: Vec<Method>,
     pub(crate) scope: Scope,
     pub(crate) fingerprint: FingerprintOptions,
@@ -41,6 +42,7 @@ pub struct Policy {
     pub(crate) lease: Duration,
     pub(crate) max_lease: Duration,
     pub(crate) in_flight: InFlight,
+    pub(crate) duplicate: Duplicate,
     pub(crate) abandoned: Abandoned,
     pub(crate) archive_lookup: ArchiveLookup,
     pub(crate) store_down: StoreDown,
@@ -49,6 +51,7 @@ pub struct Policy {
     pub(crate) response_limit: usize,
     pub(crate) response_deadline: Duration,
     pub(crate) keep_bodies: bool,
+    pub(crate) keeps_only_success: bool,
     pub(crate) forgotten_statuses: BTreeSet<u16>,
     pub(crate) headers: HeaderRules,
     pub(crate) resource_id_pointer: String,
@@ -57,24 +60,39 @@ pub struct Policy {
     pub(crate) expires_header: Option<HeaderName>,
 }
 
-/// Where the client's key is read from.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// What a request without a key gets. One whose key is there and unusable is a
+/// 400 in every case.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum KeySource {
-    /// A request header, one field line.
-    Header(HeaderName),
-    /// A string in a JSON body, by JSON pointer (RFC 6901).
-    BodyPointer(String),
+pub enum MissingKey {
+    /// 400 `idempotency_key_missing`; nothing runs. The default.
+    #[default]
+    Refuse,
+    /// It runs, unprotected.
+    Run,
+    /// It runs, unprotected, and a warning is logged: for senders that should
+    /// have sent one and cannot be told so, as those of webhooks.
+    RunAndWarn,
 }
 
-impl KeySource {
-    /// Where a client is told to send its key.
-    pub(crate) fn in_words(&self) -> String {
-        match self {
-            Self::Header(name) => headers::header_case(name),
-            Self::BodyPointer(pointer) => format!("the body at {pointer}"),
-        }
-    }
+/// What a duplicate gets once the first request is done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Duplicate {
+    /// The first answer, or a 409 that tells what is left of it. The default.
+    #[default]
+    Replay,
+    /// Always a 2xx, for a sender that takes anything else as a failed delivery
+    /// and repeats it, such as that of a [webhook](crate::webhook). The first
+    /// answer where it was kept and was a 2xx; else an empty 200, marked as a
+    /// replay: so also for a late duplicate whose record has expired or is
+    /// archived.
+    ///
+    /// A late duplicate of a request without an outcome runs again, and its
+    /// handler is told that it is at least the second attempt; so does one that
+    /// is older than the archive reaches back. Under [`Abandoned::Refuse`] both
+    /// get 409 `idempotency_outcome_unknown` instead.
+    Acknowledge,
 }
 
 /// What a duplicate gets while the first request runs.
@@ -124,6 +142,7 @@ impl Policy {
     /// a retry runs again.
     pub(crate) fn keeps(&self, status: StatusCode) -> bool {
         !self.forgotten_statuses.contains(&status.as_u16())
+            && (!self.keeps_only_success || status.is_success())
     }
 }
 
@@ -151,6 +170,10 @@ pub enum ConfigError {
     ResponseDeadlineZero,
     /// Not a JSON pointer (RFC 6901): it must be empty or start with `/`.
     BadPointer(String),
+    /// A list of key sources is empty.
+    NoKeySource,
+    /// The name of a webhook's provider is empty or holds a control character.
+    BadProvider(String),
     /// The status for a late retry must be a client error (4xx).
     LateStatus(StatusCode),
     /// The policy asks an archive about every key, but the layer has none.
@@ -186,11 +209,15 @@ impl fmt::Display for ConfigError {
             Self::BadPointer(pointer) => {
                 write!(f, "{pointer:?} is no JSON pointer: it must be empty or start with \"/\"")
             }
+            Self::NoKeySource => f.write_str("a list of key sources must not be empty"),
+            Self::BadProvider(name) => {
+                write!(f, "{name:?} cannot name a provider: it needs text without control characters")
+            }
             Self::LateStatus(status) => {
                 write!(f, "{status} cannot answer a late retry: it must be a 4xx")
             }
             Self::ArchiveMissing => {
-                f.write_str("ArchiveLookup::AllKeys needs an archive: give the layer one")
+                f.write_str("ArchiveLookup::AllKeys needs an archive: give the layer one, or the policy .archive_lookup(ArchiveLookup::TimestampedKeys), under which a late repeat may run again")
             }
             Self::StoreEvicts => f.write_str(
                 "the store may evict records inside their window: set its maxmemory-policy to noeviction, or give the layer an archive and its policies ArchiveLookup::AllKeys or RequireTimestamped",

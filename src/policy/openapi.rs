@@ -6,7 +6,7 @@ use http::HeaderName;
 use serde_json::{Map, Value, json};
 
 use super::{
-    KeySource, Policy,
+    KeySource, MissingKey, Policy,
     describe::advice,
     headers::header_case,
     situations::{KEY_FAULTS, Situation, every_rejection},
@@ -48,7 +48,7 @@ impl Policy {
             "responses": self.problem_responses(),
             "components": self.components(),
         });
-        if let Some(key) = self.key_in_body() {
+        if let Some(key) = self.key_elsewhere() {
             fragment[KEY_EXTENSION] = key;
         }
         fragment
@@ -63,7 +63,7 @@ impl Policy {
         Some(json!({
             "name": header_case(name),
             "in": "header",
-            "required": self.required,
+            "required": self.missing_key == MissingKey::Refuse,
             "description": "One key for each operation, and the same one when it is repeated.",
             "schema": {
                 "type": "string",
@@ -75,16 +75,21 @@ impl Policy {
     }
 
     /// Where the key is, when no parameter can say so.
-    pub(super) fn key_in_body(&self) -> Option<Value> {
-        match &self.key_source {
-            KeySource::Header(_) => None,
-            KeySource::BodyPointer(pointer) => Some(json!({
-                "in": "body",
-                "pointer": pointer,
-                "required": self.required,
-                "description": format!("In {}: {}.", self.place_of_key(), self.accepted_keys()),
-            })),
+    pub(super) fn key_elsewhere(&self) -> Option<Value> {
+        let place = match &self.key_source {
+            KeySource::Header(_) => return None,
+            source if source.needs_body() => "body",
+            _ => "header",
+        };
+        let mut key = json!({
+            "in": place,
+            "required": self.missing_key == MissingKey::Refuse,
+            "description": format!("In {}: {}.", self.key_source.in_markdown(), self.accepted_keys()),
+        });
+        if let KeySource::BodyPointer(pointer) = &self.key_source {
+            key["pointer"] = json!(pointer);
         }
+        Some(key)
     }
 
     /// By status.

@@ -6,7 +6,7 @@
 
 use jiff::Timestamp;
 
-use super::{InFlight, KeySource, Policy, StoreDown, describe::in_words, markdown};
+use super::{Duplicate, InFlight, MissingKey, Policy, StoreDown, describe::in_words, markdown};
 use crate::{
     claim::{Abandoned, ArchiveLookup},
     key::{KeyError, KeySyntax},
@@ -44,8 +44,9 @@ impl Policy {
     fn more_on(&self, rejection: &Rejection) -> Option<String> {
         let more = match rejection {
             Rejection::KeyMissing { .. } => {
-                let place = self.place_of_key();
-                return self.required.then(|| format!("there is none in {place}"));
+                let place = self.key_source.in_markdown();
+                let is_required = self.missing_key == MissingKey::Refuse;
+                return is_required.then(|| format!("there is none in {place}"));
             }
             Rejection::KeyInvalid { .. } => {
                 let reasons = self.key_faults();
@@ -71,6 +72,12 @@ impl Policy {
                     in_words(longest)
                 ),
             },
+            // What is done is acknowledged.
+            Rejection::KeyExpired(_) | Rejection::ResponseNotKept { .. }
+                if self.duplicate == Duplicate::Acknowledge =>
+            {
+                return None;
+            }
             Rejection::KeyExpired(_) => {
                 format!("its window of {} is over", in_words(self.ttl.get()))
             }
@@ -118,8 +125,7 @@ impl Policy {
             | KeyError::MultipleValues => true,
             // What is no string is a bare key in a lenient header.
             KeyError::NotAString => {
-                let place = (&self.key_source, self.key_syntax);
-                !matches!(place, (KeySource::Header(_), KeySyntax::Lenient))
+                self.key_source.needs_body() || self.key_syntax == KeySyntax::Strict
             }
             KeyError::TimestampMissing => self.archive_lookup == ArchiveLookup::RequireTimestamped,
             KeyError::TimestampFuture => self.archive_lookup != ArchiveLookup::AllKeys,

@@ -68,7 +68,7 @@ impl Policy {
                 parameters.push(RefOr::T(parameter));
             }
         }
-        if let Some(key) = self.key_in_body() {
+        if let Some(key) = self.key_elsewhere() {
             let extensions = operation.extensions.get_or_insert_default();
             extensions.entry(KEY_EXTENSION.to_owned()).or_insert(key);
         }
