@@ -216,6 +216,7 @@ pub mod store;
 mod sweep;
 pub mod timestamp;
 mod ttl;
+pub mod webhook;
 pub mod worker;
 
 pub use crate::{
@@ -225,8 +226,8 @@ pub use crate::{
     handler::{Idempotency, IdempotencyMissing, Recording},
     key::{IdempotencyKey, KeyError, KeySyntax},
     layer::{
-        IdempotencyLayer, IdempotencyLayerBuilder, IdempotencyService, ResponseFuture,
-        ShutdownTimedOut,
+        Found, FoundState, IdempotencyLayer, IdempotencyLayerBuilder, IdempotencyService,
+        ResponseFuture, ShutdownTimedOut,
     },
     policy::{
         ConfigError, Duplicate, InFlight, KeySource, MissingKey, Policy, PolicyBuilder,

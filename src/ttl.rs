@@ -51,6 +51,15 @@ impl Ttl {
         }
     }
 
+    /// A lifetime of so many days: one at the least, and 366 at most.
+    pub(crate) const fn days(days: u32) -> Self {
+        match days {
+            0 => Self(DAY),
+            1..366 => Self(DAY.saturating_mul(days)),
+            _ => Self::MAX,
+        }
+    }
+
     /// Builds a lifetime from its parts: the longest time over which a client
     /// retries, and what has to be added to it.
     pub fn longest_retry_window(window: Duration) -> TtlBuilder {

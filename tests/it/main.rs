@@ -57,5 +57,6 @@ mod ttl_in_force;
 mod ttls;
 mod vectors;
 mod waiting;
+mod webhooks;
 mod wire;
 mod workers;

@@ -9,7 +9,7 @@ use std::{
 
 /// From the ground up. Modules of one row do not know each other, except those
 /// joined by `+`, whose traits name each other.
-const RANKS: [&str; 12] = [
+const RANKS: [&str; 13] = [
     "canonical clock detached identity key partition timestamp ttl",
     "scope",
     "fingerprint",
@@ -22,10 +22,11 @@ const RANKS: [&str; 12] = [
     "handle",
     "flow",
     "layer",
+    "worker",
 ];
 
 /// Above all others.
-const LAST: &str = "worker";
+const LAST: &str = "webhook";
 
 fn rank_of(module: &str) -> Option<usize> {
     if module == LAST {
