@@ -71,6 +71,11 @@
 //! # app().expect("a valid configuration");
 //! ```
 //!
+//! # Webhooks
+//!
+//! Events that a provider delivers, and delivers again: [`webhook`] has the
+//! policies of those that are known, and what has to be verified before.
+//!
 //! # Where the layer goes
 //!
 //! The last `.layer` of a router is the outermost:

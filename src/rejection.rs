@@ -13,7 +13,7 @@ use crate::{key::KeyError, record::ResourceId};
 pub enum Rejection {
     /// The policy requires a key and the request has none.
     KeyMissing {
-        /// The header, or the JSON pointer, that would carry it.
+        /// Where it would have been, such as the name of a header.
         source: String,
     },
     /// The request has a key that cannot be used.

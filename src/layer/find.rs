@@ -27,7 +27,7 @@ impl IdempotencyLayer {
 
     /// Whether a request with this key came, when, and what became of it: from
     /// the live store, else from the archive. `None` when nothing is known of
-    /// it, which after its retention says nothing.
+    /// it, which proves nothing once the archive's retention is over.
     ///
     /// ```
     /// use axum_idempotency::{FoundState, IdempotencyKey, IdempotencyLayer, webhook::Webhook};

@@ -47,7 +47,9 @@
 //! 2. Ids are those of a provider and, by default, of an endpoint, because an
 //!    event that several endpoints subscribe is delivered to each under one id.
 //!    They never meet the keys of clients.
-//! 3. The payload is not compared: providers change it between deliveries.
+//! 3. The payload is not compared: providers change it between deliveries. A
+//!    policy that is told to compare it after all refuses a changed one, with
+//!    422.
 //! 4. Ids carry no time, so the archive is asked about every one that is not in
 //!    the store: [`ArchiveLookup::AllKeys`], and a layer without an archive is
 //!    not built. Under [`ArchiveLookup::TimestampedKeys`] nothing is asked, and
@@ -94,8 +96,9 @@
 //!     Ok(next.run(Request::from_parts(parts, Body::from(body))).await)
 //! }
 //!
+//! # const SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
 //! # fn app() -> Result<Router, Box<dyn std::error::Error>> {
-//! let verifier = Arc::new(standardwebhooks::Webhook::new("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")?);
+//! let verifier = Arc::new(standardwebhooks::Webhook::new(SECRET)?);
 //! let events = IdempotencyLayer::builder(MemoryStore::new())
 //!     .archive(MemoryArchive::new())
 //!     .policy(Webhook::standard().build()?)
@@ -112,9 +115,25 @@
 //! # async fn main() {
 //! #     use tower::ServiceExt as _;
 //! #     let app = app().expect("a valid configuration");
-//! #     let forged = Request::post("/hooks").header("webhook-id", "msg_1").body(Body::from("{}"));
-//! #     let answer = app.oneshot(forged.expect("a request")).await.expect("an answer");
-//! #     assert_eq!(answer.status(), StatusCode::UNAUTHORIZED);
+//! #     let now = std::time::SystemTime::UNIX_EPOCH.elapsed().expect("a time after 1970");
+//! #     let now = i64::try_from(now.as_secs()).expect("a time before the end of it");
+//! #     let signer = standardwebhooks::Webhook::new(SECRET).expect("a secret");
+//! #     let send = |signed: &'static [u8]| {
+//! #         let signature = signer.sign("msg_1", now, signed).expect("a signature");
+//! #         let request = Request::post("/hooks")
+//! #             .header("webhook-id", "msg_1")
+//! #             .header("webhook-timestamp", now)
+//! #             .header("webhook-signature", signature)
+//! #             .body(Body::from("{}"));
+//! #         app.clone().oneshot(request.expect("a request"))
+//! #     };
+//! #     let forged = send(b"{ }").await.expect("an answer");
+//! #     assert_eq!(forged.status(), StatusCode::UNAUTHORIZED);
+//! #     for replayed in [false, true] {
+//! #         let answer = send(b"{}").await.expect("an answer");
+//! #         assert_eq!(answer.status(), StatusCode::OK);
+//! #         assert_eq!(answer.headers().contains_key("idempotent-replayed"), replayed);
+//! #     }
 //! # }
 //! ```
 

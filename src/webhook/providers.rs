@@ -149,7 +149,8 @@ impl Webhook {
     ///
     /// - **Delivered again** once by default and up to five times, all within
     ///   15 s. Remembered for 1 day.
-    /// - **Answer within** 15 s.
+    /// - **Answer within** 15 s. What the handler answers is what Twilio does next,
+    ///   and a duplicate is answered with the same.
     /// - Twilio can be told to use GET, which is never covered: choose POST.
     /// - Without the token, two requests in one state of a call are taken for
     ///   one: give each step of a call an endpoint of its own.

@@ -1,8 +1,10 @@
 //! Where the id of an event is, and who may meet it.
 
 use axum_idempotency::{
-    ConfigError, KeySource, Policy, PolicyBuilder, PrincipalSource, Retry, Scope, webhook::Webhook,
+    ConfigError, IdempotencyKey, KeySource, Policy, PolicyBuilder, PrincipalSource, Retry, Scope,
+    webhook::Webhook,
 };
+use http::Method;
 use serde_json::json;
 
 use super::{deliver, stripe};
@@ -99,12 +101,11 @@ async fn two_endpoints_do_not_share_an_event(backend: Backend) {
     }
 }
 
+const DELIVERY: &str = "b54557e4-bdd9-4b37-8a5f-bf7d70bcd043";
+
 fn shopify(shop: &Shop, domain: &str) -> crate::support::Ask {
     shop.post("/hooks")
-        .header(
-            "x-shopify-webhook-id",
-            "b54557e4-bdd9-4b37-8a5f-bf7d70bcd043",
-        )
+        .header("x-shopify-webhook-id", DELIVERY)
         .header("x-shopify-shop-domain", domain)
 }
 
@@ -117,6 +118,21 @@ async fn two_shops_do_not_share_a_delivery(backend: Backend) {
     other.expect_run(2);
     let again = shopify(&shop, "one.myshopify.com").send().await;
     again.expect_replay_of(&one);
+    let id = IdempotencyKey::from_id(DELIVERY).expect("an id");
+    for (domain, is_known) in [
+        ("other.myshopify.com", true),
+        ("third.myshopify.com", false),
+    ] {
+        let of_shop = Webhook::shopify().principal_of(domain);
+        let endpoint = (&Method::POST, "/hooks");
+        let key = shop.layer.scoped_key(&of_shop, endpoint, &id);
+        let found = shop
+            .layer
+            .find(key)
+            .await
+            .expect("store and archive answer");
+        assert_eq!(found.is_some(), is_known, "for {domain}");
+    }
 }
 
 async fn a_delivery_of_no_shop_is_nobodys(backend: Backend) {
