@@ -73,7 +73,7 @@ use crate::{
     handler::Idempotency,
     key::{IdempotencyKey, KeyError},
     layer::IdempotencyLayer,
-    policy::{ConfigError, Policy, PolicyBuilder, PrincipalSource},
+    policy::{ConfigError, Duplicate, Policy, PolicyBuilder, PrincipalSource},
     record::{Completion, ResourceId},
     rejection::Rejection,
     scope::{Principal, ScopeSecret},
@@ -102,7 +102,8 @@ impl Worker {
         let find = move |_: &http::request::Parts| Some(principal.clone());
         WorkerBuilder {
             policy: Policy::builder(PrincipalSource::from_fn(find))
-                .fingerprint(FingerprintOptions::none()),
+                .fingerprint(FingerprintOptions::none())
+                .duplicate(Duplicate::Acknowledge),
             queue,
             store,
             archive: None,
@@ -111,8 +112,8 @@ impl Worker {
         }
     }
 
-    /// Claims a message by its id: 1 to 255 bytes that are the same at every
-    /// delivery. Prefer the producer's own id, such as an order's, to one that
+    /// Claims a message by its id: any text of 1 to 255 bytes that is the same at
+    /// every delivery ([`IdempotencyKey::from_id`]). Prefer the producer's own id, such as an order's, to one that
     /// the queue gave: then a message that was sent twice runs once, too.
     ///
     /// Dropping the future is safe: a claim that was won is given back.
@@ -124,7 +125,7 @@ impl Worker {
     /// the archive cannot say. Nothing runs then: leave the message in its
     /// queue.
     pub async fn claim(&self, id: &str) -> Result<Delivery, WorkerError> {
-        let key = IdempotencyKey::new(id).map_err(WorkerError::Id)?;
+        let key = IdempotencyKey::from_id(id).map_err(WorkerError::Id)?;
         let setup = Arc::clone(self.layer.setup());
         let queue = self.queue.clone();
         // On its own, so that no claim is left behind whose caller has gone.
@@ -165,7 +166,7 @@ pub enum Delivery {
         retry_after: Duration,
     },
     /// An attempt was made, its outcome is not known, and nothing may run again:
-    /// under [`Abandoned::Refuse`], or beyond the archive's retention.
+    /// under [`Abandoned::Refuse`].
     Unknown {
         /// When the message was first claimed, where that is known.
         created_at: Option<Timestamp>,

@@ -27,16 +27,31 @@ impl Setup {
         self.acknowledges() && self.policy.abandoned == Abandoned::TakeOver
     }
 
+    /// The claim; where a late duplicate may run, past what is left of a record
+    /// without an outcome.
+    pub(super) async fn claim_for(
+        &self,
+        attempt: &mut Attempt,
+        token: OwnerToken,
+    ) -> Result<Result<Claim, ClaimFailure>, Rejection> {
+        match self.claim(attempt, token).await {
+            Ok(claim) if self.reruns_after(&claim) => {
+                Box::pin(self.claim_past(attempt, token, claim)).await
+            }
+            claimed => Ok(claimed),
+        }
+    }
+
     /// Whether a claim met a record that expired without an outcome, so that its
     /// request is to run again.
-    pub(super) fn reruns_after(&self, claim: &Claim) -> bool {
+    fn reruns_after(&self, claim: &Claim) -> bool {
         let is_unknown = |tombstone: &Tombstone| !tombstone.has_outcome();
         matches!(&claim.outcome, ClaimOutcome::Expired(left) if is_unknown(left)) && self.reruns()
     }
 
     /// The claim again, once the record that was in its way is where a sweep
     /// would have put it.
-    pub(super) async fn claim_past(
+    async fn claim_past(
         &self,
         attempt: &mut Attempt,
         token: OwnerToken,

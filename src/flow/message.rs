@@ -47,7 +47,7 @@ pub(crate) async fn take(
     };
     let token = OwnerToken::random();
     let asked = Instant::now();
-    let claim = match setup.claim(&attempt, token).await {
+    let claim = match setup.claim_for(&mut attempt, token).await? {
         Ok(claim) => claim,
         Err(failure) => {
             return Err(setup.refuse_unclaimed(attempt.scoped_key, leader, token, &failure));

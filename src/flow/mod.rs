@@ -142,16 +142,10 @@ where
     let _tracked = setup.handle.tasks.token();
     let token = OwnerToken::random();
     let asked = Instant::now();
-    let mut claimed = setup.claim(&attempt, token).await;
-    if let Ok(claim) = &claimed
-        && setup.reruns_after(claim)
-    {
-        let past = setup.claim_past(&mut attempt, token, claim.clone());
-        claimed = match Box::pin(past).await {
-            Ok(claimed) => claimed,
-            Err(rejection) => return Led::Answered(Err(Refusal::Rejected(rejection))),
-        };
-    }
+    let claimed = match setup.claim_for(&mut attempt, token).await {
+        Ok(claimed) => claimed,
+        Err(rejection) => return Led::Answered(Err(Refusal::Rejected(rejection))),
+    };
     let claim = match claimed {
         Ok(claim) => claim,
         Err(failure) => {

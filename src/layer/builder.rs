@@ -38,7 +38,7 @@ use crate::{
 /// client. See the [crate documentation](crate).
 #[derive(Clone, Debug)]
 pub struct IdempotencyLayer {
-    pub(super) setup: Arc<Setup>,
+    setup: Arc<Setup>,
     problems: Arc<Problems>,
 }
 

@@ -21,8 +21,8 @@ impl IdempotencyLayer {
         endpoint: (&Method, &str),
         key: &IdempotencyKey,
     ) -> ScopedKey {
-        let secret = self.setup.secret.as_ref();
-        ScopedKey::derive(secret, self.setup.policy.scope, principal, endpoint, key)
+        let secret = self.setup().secret.as_ref();
+        ScopedKey::derive(secret, self.setup().policy.scope, principal, endpoint, key)
     }
 
     /// Whether a request with this key came, when, and what became of it: from
@@ -49,7 +49,7 @@ impl IdempotencyLayer {
     ///
     /// That of the store or the archive.
     pub async fn find(&self, key: ScopedKey) -> Result<Option<Found>, StoreError> {
-        let setup = &self.setup;
+        let setup = self.setup();
         // In this order a sweep in between hides nothing. Of a record that is
         // speculative nothing has run, and nothing may be concluded.
         let live = setup.handle.store.get(key).await?;
