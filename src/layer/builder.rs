@@ -90,6 +90,11 @@ impl IdempotencyLayer {
         &self.setup
     }
 
+    /// The answer that stands for a rejection.
+    pub(crate) fn render(&self, rejection: &Rejection) -> Response<Body> {
+        self.problems.render(rejection)
+    }
+
     /// The rules of this layer.
     pub fn policy(&self) -> &Policy {
         &self.setup.policy

@@ -151,7 +151,10 @@ use crate::{
     ttl::Ttl,
 };
 
+mod adyen;
 mod providers;
+
+pub use self::adyen::{Adyen, AdyenItem};
 
 /// How one provider delivers its events. Made by the constructor of the
 /// provider, or by [`Webhook::new`] for one that has none.

@@ -169,7 +169,7 @@ fn header(name: &'static str) -> KeySource {
     KeySource::Header(HeaderName::from_static(name))
 }
 
-fn pointer(pointer: &str) -> KeySource {
+pub(super) fn pointer(pointer: &str) -> KeySource {
     KeySource::BodyPointer(pointer.to_owned())
 }
 
@@ -181,7 +181,7 @@ fn first_of(sources: impl IntoIterator<Item = KeySource>) -> KeySource {
     KeySource::FirstOf(sources.into_iter().collect())
 }
 
-fn all_of(sources: impl IntoIterator<Item = KeySource>) -> KeySource {
+pub(super) fn all_of(sources: impl IntoIterator<Item = KeySource>) -> KeySource {
     KeySource::AllOf(sources.into_iter().collect())
 }
 
