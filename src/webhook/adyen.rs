@@ -206,17 +206,13 @@ where
         // Another delivery runs it, or will.
         () = job.idempotency().lease_lost() => return End::Failed,
     };
-    match outcome {
-        Ok(Ok(())) => match job.complete(None).await {
-            Ok(()) => End::Done,
-            Err(_) => End::Failed,
-        },
-        Ok(Err(_)) | Err(_) => {
-            tracing::error!(scoped_key = %job.idempotency().scoped_key(), "an item's handler failed: it runs again");
-            job.release().await;
-            End::Failed
-        }
+    if let Ok(Ok(())) = outcome {
+        let recorded = job.complete(None).await;
+        return recorded.map_or(End::Failed, |()| End::Done);
     }
+    tracing::error!(scoped_key = %job.idempotency().scoped_key(), "an item's handler failed: it runs again");
+    job.release().await;
+    End::Failed
 }
 
 fn read<T: DeserializeOwned>(json: &[u8]) -> Result<T, KeyError> {
