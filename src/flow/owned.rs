@@ -10,14 +10,17 @@ use jiff::Timestamp;
 use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::CancellationToken;
 
-use super::{Attempt, Refusal, Setup, record::Answer};
+use super::{
+    Attempt, Refusal, Setup,
+    record::{Answer, first_answer},
+};
 use crate::{
     archive::Archive,
     claim::Lease,
     clock::between,
     fingerprint::Fingerprint,
     flights::{Ending, Leader},
-    handler::{Idempotency, Identity, WorkState},
+    handler::{Committed, Idempotency, Identity, WorkState},
     key::IdempotencyKey,
     leases::HeldLease,
     pending::{Call, Pending},
@@ -372,6 +375,22 @@ where
     let idempotency = Idempotency::new(identity, CancellationToken::new(), host);
     let until = Instant::now() + setup.policy.max_lease;
     let ran = timeout_at(until, guarded(attempt, idempotency.clone(), handler)).await;
+    let unknown = || Rejection::OutcomeUnknown { created_at: None };
+    // The claim had landed: the record is there, and has its outcome.
+    let in_doubt = match idempotency.end() {
+        WorkState::Open => false,
+        WorkState::Sent => true,
+        WorkState::Committed(committed) => {
+            let Committed {
+                completion,
+                headers,
+            } = *committed;
+            let answered = ran.ok().and_then(Result::ok).and_then(Result::ok);
+            let answer = first_answer(&completion, headers, answered);
+            leader.end(Ending::Unrecorded(Arc::new(completion)));
+            return answer.ok_or_else(|| Refusal::Rejected(unknown()));
+        }
+    };
     let (call, answer) = match ran {
         Ok(Ok(Ok(mut response))) => {
             idempotency.mark(&mut response);
@@ -389,13 +408,15 @@ where
             tracing::error!(scoped_key = %key, "the handler was aborted at max_lease");
             let created_at = None;
             leader.end(Ending::Unknown { created_at });
-            return Err(Refusal::Rejected(Rejection::OutcomeUnknown { created_at }));
+            return Err(Refusal::Rejected(unknown()));
         }
     };
     // Those who waited here need no record to get the first answer.
     let shared = match &call {
-        Call::Complete(outcome, _) => Ending::Unrecorded(Arc::new(outcome.completion.clone())),
-        Call::Release => Ending::Gone,
+        Call::Complete(outcome, _) if !in_doubt => {
+            Ending::Unrecorded(Arc::new(outcome.completion.clone()))
+        }
+        _ => Ending::Gone,
     };
     if claim_may_land_until.is_some() {
         setup.handle.pending.add(Pending {
@@ -407,6 +428,9 @@ where
         });
     }
     leader.end(shared);
+    if in_doubt {
+        return Err(Refusal::Rejected(unknown()));
+    }
     answer
 }
 

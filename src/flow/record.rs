@@ -57,6 +57,12 @@ impl Owned {
     async fn forget(self: Box<Self>) -> Result<Recorded, Rejection> {
         match self.release().await {
             Some(Fenced::Stale) => self.disowned(Some(Gone::Nothing)).await,
+            // A commit that nobody saw end may have kept what was to be nothing.
+            None if self.in_doubt => {
+                let created_at = Some(self.lease.created_at);
+                self.leader.end(Ending::Gone);
+                Err(Rejection::OutcomeUnknown { created_at })
+            }
             Some(Fenced::Owner) | None => Ok(Recorded::Nothing),
         }
     }
@@ -152,15 +158,9 @@ impl Owned {
     ) -> Result<Response<Body>, Rejection> {
         let setup = Arc::clone(&self.setup);
         let (record, headers) = self.close(committed);
-        let mut response = match (&record.completion.response, answered) {
-            (Some(kept), _) => {
-                let mut response = Response::new(Body::from(kept.body.clone()));
-                *response.status_mut() = status_of(&record.completion).unwrap_or_default();
-                *response.headers_mut() = headers;
-                response
-            }
-            (None, Some(answered)) => answered,
-            (None, None) => return setup.replay(&record),
+        let response = first_answer(&record.completion, headers, answered);
+        let Some(mut response) = response else {
+            return setup.replay(&record);
         };
         setup.mark_expiry(&mut response, record.expires_at);
         Ok(response)
@@ -427,6 +427,22 @@ impl Setup {
             }
         }
     }
+}
+
+/// What leaves of an outcome that was committed with its work. `None` where its
+/// body was not kept, and what was answered is another response.
+pub(super) fn first_answer(
+    completion: &Completion,
+    headers: HeaderMap,
+    answered: Option<Response<Body>>,
+) -> Option<Response<Body>> {
+    let Some(kept) = &completion.response else {
+        return answered.filter(|answered| answered.status() == completion.status);
+    };
+    let mut response = Response::new(Body::from(kept.body.clone()));
+    *response.status_mut() = status_of(completion)?;
+    *response.headers_mut() = headers;
+    Some(response)
 }
 
 fn status_of(completion: &Completion) -> Option<StatusCode> {

@@ -9,6 +9,7 @@ use std::{
 
 use async_trait::async_trait;
 use axum::response::{IntoResponse, Response};
+use jiff::Timestamp;
 use sqlx::{Database, Transaction};
 use sqlx_core::transaction::TransactionManager as _;
 use tokio::time::Instant;
@@ -51,6 +52,8 @@ pub struct Work<'t, DB: Database> {
     idempotency: Idempotency,
     ledger: Box<dyn Ledger<DB>>,
     since: Instant,
+    /// The lease that was granted with the lock.
+    until: Timestamp,
 }
 
 /// What a store does with its record in somebody else's transaction.
@@ -68,12 +71,13 @@ pub(super) trait Ledger<DB: Database>: fmt::Debug + Send + Sync {
         lease: Duration,
     ) -> Result<Renewed, StoreError>;
 
-    /// Completes the record that was locked.
+    /// Completes the record that was locked, with a lease `until` then. An error
+    /// where the transaction has come to its end since.
     async fn complete(
         &self,
         conn: &mut DB::Connection,
-        key: ScopedKey,
-        token: OwnerToken,
+        (key, token): (ScopedKey, OwnerToken),
+        until: Timestamp,
         completion: Completion,
     ) -> Result<Fenced, StoreError>;
 
@@ -89,11 +93,14 @@ impl<'t, DB: Database> Work<'t, DB> {
         idempotency: &Idempotency,
         mut transaction: Transaction<'t, DB>,
     ) -> Result<Self, WorkError> {
-        if ledger.store() != idempotency.store() {
-            return Err(WorkError::OtherStore);
-        }
-        if DB::TransactionManager::get_transaction_depth(&transaction) != 1 {
-            return Err(WorkError::Nested);
+        let is_nested = DB::TransactionManager::get_transaction_depth(&transaction) != 1;
+        if is_nested || ledger.store() != idempotency.store() {
+            undo(transaction).await;
+            return Err(if is_nested {
+                WorkError::Nested
+            } else {
+                WorkError::OtherStore
+            });
         }
         let (key, token) = (idempotency.scoped_key(), idempotency.token());
         let lease = idempotency.lease();
@@ -101,25 +108,30 @@ impl<'t, DB: Database> Work<'t, DB> {
         loop {
             let since = Instant::now();
             let locked = ledger.lock(&mut transaction, key, token, lease).await;
-            match locked.map_err(WorkError::Store)? {
-                Renewed::Until(_) => {
+            let refused = match locked {
+                Ok(Renewed::Until(until)) => {
                     return Ok(Self {
                         transaction,
                         idempotency: idempotency.clone(),
                         ledger,
                         since,
+                        until,
                     });
                 }
-                Renewed::Lost => return Err(WorkError::Fenced),
                 // A renewal, or somebody who looks at the row.
-                Renewed::Locked if begun.elapsed() < lease / 4 => {
+                Ok(Renewed::Locked) if begun.elapsed() < lease / 4 => {
                     tokio::time::sleep(LOCKED_PAUSE).await;
+                    continue;
                 }
-                Renewed::Locked => {
+                Ok(Renewed::Locked) => {
                     let why = "another transaction holds the record locked";
-                    return Err(WorkError::Store(StoreError::unavailable(LOCKING, why)));
+                    WorkError::Store(StoreError::unavailable(LOCKING, why))
                 }
-            }
+                Ok(Renewed::Lost) => WorkError::Fenced,
+                Err(error) => WorkError::Store(error),
+            };
+            undo(transaction).await;
+            return Err(refused);
         }
     }
 
@@ -139,22 +151,13 @@ impl<'t, DB: Database> Work<'t, DB> {
         let mut response = response.into_response();
         self.idempotency.mark(&mut response);
         if self.idempotency.forgets(&response) {
+            undo(self.transaction).await;
             return Err(WorkError::NotRecorded);
         }
         let (completion, response) = self.idempotency.completion(response).await;
-        let (key, token) = (self.idempotency.scoped_key(), self.idempotency.token());
-        if self.since.elapsed() >= self.idempotency.lease() {
-            return Err(WorkError::TooLate);
-        }
-        let told = self
-            .ledger
-            .complete(&mut self.transaction, key, token, completion.clone())
-            .await;
-        if told.map_err(WorkError::Store)? == Fenced::Stale {
-            return Err(WorkError::Fenced);
-        }
-        if !self.idempotency.begin_commit() {
-            return Err(WorkError::TooLate);
+        if let Err(refused) = self.complete(completion.clone()).await {
+            undo(self.transaction).await;
+            return Err(refused);
         }
         if let Err(error) = self.transaction.commit().await {
             if self.ledger.is_rolled_back(&error) {
@@ -170,6 +173,24 @@ impl<'t, DB: Database> Work<'t, DB> {
         let committed = WorkState::Committed(Box::new(committed));
         self.idempotency.end_commit(committed);
         Ok(response)
+    }
+
+    /// Completes the record. With no error the commit is to be sent.
+    async fn complete(&mut self, completion: Completion) -> Result<(), WorkError> {
+        if self.since.elapsed() >= self.idempotency.lease() {
+            return Err(WorkError::TooLate);
+        }
+        let owner = (self.idempotency.scoped_key(), self.idempotency.token());
+        let told = self
+            .ledger
+            .complete(&mut self.transaction, owner, self.until, completion)
+            .await;
+        match told {
+            Ok(Fenced::Owner) if self.idempotency.begin_commit() => Ok(()),
+            Ok(Fenced::Owner) => Err(WorkError::TooLate),
+            Ok(Fenced::Stale) => Err(WorkError::Fenced),
+            Err(error) => Err(WorkError::Store(error)),
+        }
     }
 
     /// Undoes what was done, and leaves the attempt as it was before. Dropping
@@ -269,6 +290,14 @@ impl Error for WorkError {
             Self::Unknown(error) => Some(error),
             _ => None,
         }
+    }
+}
+
+/// Rolls back at once, so that nobody has to wait for the record. A connection
+/// that cannot be told takes its transaction with it.
+async fn undo<DB: Database>(transaction: Transaction<'_, DB>) {
+    if let Err(error) = transaction.rollback().await {
+        tracing::debug!(%error, "a refused transaction ends with its connection");
     }
 }
 

@@ -3,6 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
+use jiff::Timestamp;
 use sqlx::{PgConnection, Postgres, Transaction};
 
 use super::{
@@ -95,8 +96,8 @@ impl Ledger<Postgres> for PostgresLedger {
     async fn complete(
         &self,
         conn: &mut PgConnection,
-        key: ScopedKey,
-        token: OwnerToken,
+        (key, token): (ScopedKey, OwnerToken),
+        _until: Timestamp,
         completion: Completion,
     ) -> Result<Fenced, StoreError> {
         let complete = outcomes::Complete {

@@ -3,13 +3,14 @@
 use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
-use sqlx::{Sqlite, SqliteConnection, Transaction};
+use jiff::Timestamp;
+use sqlx::{Sqlite, SqliteConnection, Transaction, query};
 
 use super::{
     SqliteStore,
     claims::{Complete, Renew},
     database::Database,
-    error::is_broken,
+    error::{Failure, is_broken},
     writer::Operation,
 };
 use crate::{
@@ -63,6 +64,28 @@ impl SqliteStore {
     }
 }
 
+/// Whether the record is as it was locked.
+struct StillLocked {
+    key: ScopedKey,
+    token: OwnerToken,
+    until: Timestamp,
+}
+
+impl Operation for StillLocked {
+    const WHAT: &'static str = "looking at a locked record";
+    type Answer = bool;
+
+    async fn run(&self, conn: &mut SqliteConnection, _now: Timestamp) -> Result<bool, Failure> {
+        let found = query(include_str!("sql/is_leased_until.sql"))
+            .bind(self.key.to_string())
+            .bind(&self.token.as_bytes()[..])
+            .bind(self.until.as_microsecond())
+            .fetch_optional(conn)
+            .await?;
+        Ok(found.is_some())
+    }
+}
+
 #[derive(Debug)]
 struct SqliteLedger(Arc<Database>);
 
@@ -103,10 +126,16 @@ impl Ledger<Sqlite> for SqliteLedger {
     async fn complete(
         &self,
         conn: &mut SqliteConnection,
-        key: ScopedKey,
-        token: OwnerToken,
+        (key, token): (ScopedKey, OwnerToken),
+        until: Timestamp,
         completion: Completion,
     ) -> Result<Fenced, StoreError> {
+        // Some failures undo the whole transaction, and what is written after
+        // them would be committed by itself.
+        if !self.run(conn, StillLocked { key, token, until }).await? {
+            let why = "a statement that failed has rolled the transaction back";
+            return Err(StoreError::unavailable(Complete::WHAT, why));
+        }
         let complete = Complete {
             key,
             token,
