@@ -13,14 +13,16 @@ use axum::{
     response::{IntoResponse, Response},
     routing::{get, post},
 };
-use axum_idempotency::{ArchiveLookup, Idempotency, ResourceId, Scope, Ttl};
+use axum_idempotency::{ArchiveLookup, Idempotency, Recording, ResourceId, Scope, Ttl};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 #[path = "../support/mod.rs"]
 mod support;
+mod work;
 
 use support::{Backend, BoxError, Caller, Database, Settings, with_pool};
+use work::{NotDone, with_tables};
 
 #[tokio::main]
 async fn main() -> ExitCode {
@@ -90,21 +92,24 @@ async fn create_charge(
             "amount must be positive, currency three letters",
         ));
     }
-    // The unique index on (principal, client_reference) is the guarantee that
-    // outlives every key: see the schema.
-    let charge: Charge = with_pool!(&database, |pool| {
-        sqlx::query_as(include_str!("insert_charge.sql"))
+    with_tables!(&database, |tables| {
+        let mut work = tables.begin(&idempotency).await?;
+        // The unique index on (principal, client_reference) is the guarantee that
+        // outlives every key: see the schema. A charge that it refuses is rolled
+        // back, and the refusal is recorded like any other answer.
+        let charge: Charge = sqlx::query_as(include_str!("insert_charge.sql"))
             .bind(new_id("ch_"))
             .bind(idempotency.principal().id())
             .bind(new.amount)
             .bind(new.currency)
             .bind(new.client_reference)
-            .fetch_one(pool)
-            .await?
-    });
-    let location = [(LOCATION, format!("/v1/charges/{}", charge.id))];
-    let resource = ResourceId::new(&charge.id).expect("an id of ours is short and visible");
-    Ok((StatusCode::CREATED, location, resource, Json(charge)).into_response())
+            .fetch_one(work.conn())
+            .await?;
+        let location = [(LOCATION, format!("/v1/charges/{}", charge.id))];
+        let resource = ResourceId::new(&charge.id).expect("an id of ours is short and visible");
+        let made = (StatusCode::CREATED, location, resource, Json(charge));
+        Ok(work.commit(made).await?)
+    })
 }
 
 async fn show_charge(
@@ -158,19 +163,15 @@ async fn create_refund(
     }
     let id = new_id("re_");
     let principal = idempotency.principal().id();
-    let begin = database.dialect(
-        include_str!("begin.sqlite.sql"),
-        include_str!("begin.postgres.sql"),
-    );
-    with_pool!(&database, |pool| {
-        let mut transaction = pool.begin_with(begin).await?;
+    with_tables!(&database, |tables| {
+        let mut work = tables.begin(&idempotency).await?;
         // Judged and written in one statement: refunds of one charge wait for
         // each other, and each sees what those before it have left.
         let taken = sqlx::query(include_str!("take_refund.sql"))
             .bind(principal)
             .bind(&new.charge)
             .bind(new.amount)
-            .execute(&mut *transaction)
+            .execute(work.conn())
             .await?;
         if taken.rows_affected() == 0 {
             return Err(Problem::NotFound);
@@ -180,12 +181,11 @@ async fn create_refund(
             .bind(principal)
             .bind(&new.charge)
             .bind(new.amount)
-            .execute(&mut *transaction)
+            .execute(work.conn())
             .await?;
-        transaction.commit().await?;
-    });
-    let refund = json!({"id": id, "charge": new.charge, "amount": new.amount});
-    Ok((StatusCode::CREATED, Json(refund)).into_response())
+        let refund = json!({"id": id, "charge": new.charge, "amount": new.amount});
+        Ok(work.commit((StatusCode::CREATED, Json(refund))).await?)
+    })
 }
 
 #[derive(Deserialize)]
@@ -205,17 +205,18 @@ async fn create_payout(
         ));
     }
     let id = new_id("po_");
-    with_pool!(&database, |pool| {
+    with_tables!(&database, |tables| {
+        let mut work = tables.begin(&idempotency).await?;
         sqlx::query(include_str!("insert_payout.sql"))
             .bind(&id)
             .bind(idempotency.principal().id())
             .bind(new.amount)
             .bind(&new.currency)
-            .execute(pool)
+            .execute(work.conn())
             .await?;
-    });
-    let payout = json!({"id": id, "amount": new.amount, "currency": new.currency});
-    Ok((StatusCode::CREATED, Json(payout)).into_response())
+        let payout = json!({"id": id, "amount": new.amount, "currency": new.currency});
+        Ok(work.commit((StatusCode::CREATED, Json(payout))).await?)
+    })
 }
 
 fn is_currency(code: &str) -> bool {
@@ -230,7 +231,13 @@ enum Problem {
     Invalid(&'static str),
     NotFound,
     DuplicateReference,
-    Database(sqlx::Error),
+    NotDone(NotDone),
+}
+
+impl From<NotDone> for Problem {
+    fn from(not_done: NotDone) -> Self {
+        Self::NotDone(not_done)
+    }
 }
 
 impl From<sqlx::Error> for Problem {
@@ -241,7 +248,7 @@ impl From<sqlx::Error> for Problem {
             Some(database) if matches!(database.code().as_deref(), Some("22021" | "54000")) => {
                 Self::Invalid("a text is too long, or has a NUL in it")
             }
-            _ => Self::Database(error),
+            _ => Self::NotDone(error.into()),
         }
     }
 }
@@ -260,8 +267,15 @@ impl IntoResponse for Problem {
                 "duplicate_reference",
                 "there is a charge with this client_reference: look it up",
             ),
-            Self::Database(error) => {
-                tracing::error!(%error, "database");
+            // A retry runs again.
+            Self::NotDone(NotDone::Nothing(error)) => {
+                tracing::error!(%error, "nothing happened");
+                let body = json!({"code": "unavailable", "detail": "nothing happened: try again"});
+                let unavailable = StatusCode::SERVICE_UNAVAILABLE;
+                return (unavailable, Recording::Forget, Json(body)).into_response();
+            }
+            Self::NotDone(NotDone::Perhaps(error)) => {
+                tracing::error!(%error, "it may have happened");
                 (StatusCode::INTERNAL_SERVER_ERROR, "internal", "see the log")
             }
         };

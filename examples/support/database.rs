@@ -9,20 +9,36 @@ use sqlx::{
     sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous},
 };
 
+use super::stores::{PostgresStore, SqliteStore, Stores};
+
 #[derive(Clone, Debug)]
 pub(crate) enum Database {
-    Sqlite(SqlitePool),
-    Postgres(PgPool),
+    Sqlite(Tables<SqlitePool, SqliteStore>),
+    Postgres(Tables<PgPool, PostgresStore>),
+}
+
+/// The service's own tables.
+#[derive(Clone, Debug)]
+pub(crate) struct Tables<P, S> {
+    pub(crate) pool: P,
+    /// The store, if its records are in the same database.
+    #[cfg_attr(
+        not(any(feature = "sqlite", feature = "postgres")),
+        allow(dead_code, reason = "there is none in this build")
+    )]
+    pub(crate) store: Option<S>,
 }
 
 impl Database {
     /// Opens the database of a store's or an archive's URL; for `memory:` one in
-    /// memory.
-    pub(crate) async fn open(url: &str) -> Result<Self, sqlx::Error> {
+    /// memory. `stores` is what may be in it.
+    pub(crate) async fn open(url: &str, stores: Stores) -> Result<Self, sqlx::Error> {
         match url.split_once(':') {
-            Some(("memory", _)) => sqlite("sqlite::memory:").await.map(Self::Sqlite),
-            Some(("sqlite", _)) => sqlite(url).await.map(Self::Sqlite),
-            _ => postgres(url).await.map(Self::Postgres),
+            Some(("memory", _)) => sqlite("sqlite::memory:", None).await,
+            // Of a database in memory each connection has its own.
+            Some(("sqlite", place)) if is_in_memory(place) => sqlite(url, None).await,
+            Some(("sqlite", _)) => sqlite(url, stores.sqlite).await,
+            _ => postgres(url, stores.postgres).await,
         }
     }
 
@@ -39,32 +55,40 @@ impl Database {
 macro_rules! with_pool {
     ($database:expr, |$pool:ident| $body:expr) => {
         match $database {
-            $crate::support::Database::Sqlite($pool) => $body,
-            $crate::support::Database::Postgres($pool) => $body,
+            $crate::support::Database::Sqlite($crate::support::Tables { pool: $pool, .. }) => $body,
+            $crate::support::Database::Postgres($crate::support::Tables {
+                pool: $pool, ..
+            }) => $body,
         }
     };
 }
 pub(crate) use with_pool;
 
-async fn sqlite(url: &str) -> Result<SqlitePool, sqlx::Error> {
+async fn sqlite(url: &str, store: Option<SqliteStore>) -> Result<Database, sqlx::Error> {
     let options = SqliteConnectOptions::from_str(url)?
         .create_if_missing(true)
         .journal_mode(SqliteJournalMode::Wal)
         .synchronous(SqliteSynchronous::Full)
         .busy_timeout(Duration::from_secs(5));
     // A database in memory lives as long as its one connection.
-    let connections = if url.contains(":memory:") { 1 } else { 4 };
+    let connections = if is_in_memory(url) { 1 } else { 4 };
     let pool = SqlitePoolOptions::new()
         .max_connections(connections)
         .min_connections(1)
         .idle_timeout(None)
         .max_lifetime(None);
-    pool.connect_with(options).await
+    let pool = pool.connect_with(options).await?;
+    Ok(Database::Sqlite(Tables { pool, store }))
 }
 
-async fn postgres(url: &str) -> Result<PgPool, sqlx::Error> {
+fn is_in_memory(url: &str) -> bool {
+    url.contains(":memory:") || url.contains("mode=memory")
+}
+
+async fn postgres(url: &str, store: Option<PostgresStore>) -> Result<Database, sqlx::Error> {
     let pool = PgPoolOptions::new()
         .max_connections(8)
         .acquire_timeout(Duration::from_secs(5));
-    pool.connect(url).await
+    let pool = pool.connect(url).await?;
+    Ok(Database::Postgres(Tables { pool, store }))
 }

@@ -16,9 +16,7 @@ use axum::{
 };
 use axum_idempotency::{
     Abandoned, ArchiveLookup, IdempotencyLayer, InFlight, Policy, PolicyBuilder, Principal,
-    PrincipalSource, Scope, StoreDown, Ttl,
-    archive::{Archive, MemoryArchive},
-    store::{MemoryStore, Store},
+    PrincipalSource, Scope, StoreDown, Ttl, archive::Archive, store::Store,
 };
 use tokio::{
     net::TcpListener,
@@ -27,8 +25,9 @@ use tokio::{
 };
 
 mod database;
+pub(crate) mod stores;
 
-pub(crate) use database::{Database, with_pool};
+pub(crate) use database::{Database, Tables, with_pool};
 
 pub(crate) type BoxError = Box<dyn Error + Send + Sync>;
 
@@ -129,17 +128,17 @@ pub(crate) struct Backend {
 impl Backend {
     pub(crate) async fn open(settings: &Settings) -> Result<Self, BoxError> {
         let url = &settings.store_url;
-        let (store, beside) = open_store(url).await?;
-        let archive = match (settings.archive_url.as_deref(), beside) {
+        let opened = stores::open_store(url).await?;
+        let archive = match (settings.archive_url.as_deref(), opened.archive) {
             (Some("none"), _) => None,
             (None, beside) => beside,
             (Some(other), Some(beside)) if other == url => Some(beside),
-            (Some(other), _) => Some(open_archive(other).await?),
+            (Some(other), _) => Some(stores::open_archive(other).await?),
         };
         let (name, url) = settings.database();
-        let database = Database::open(url).await;
+        let database = Database::open(url, opened.stores).await;
         Ok(Self {
-            store,
+            store: opened.store,
             archive,
             database: database.map_err(|error| wrong_url(name, url, error))?,
         })
@@ -155,58 +154,6 @@ impl Backend {
             layer = layer.archive_dyn(Arc::clone(archive));
         }
         Ok(layer.build()?)
-    }
-}
-
-/// A store, and the archive that goes with it: in the same database. There is
-/// none in Redis.
-async fn open_store(url: &str) -> Result<(Arc<dyn Store>, Option<Arc<dyn Archive>>), BoxError> {
-    match url.split_once(':') {
-        Some(("memory", "")) => {
-            let archive = MemoryArchive::new();
-            Ok((Arc::new(MemoryStore::new()), Some(Arc::new(archive))))
-        }
-        #[cfg(feature = "sqlite")]
-        Some(("sqlite", _)) => {
-            let store = axum_idempotency::store::sqlite::SqliteStore::open(url).await;
-            let store = store.map_err(|error| wrong_url("STORE_URL", url, error))?;
-            let archive = store.archive();
-            Ok((Arc::new(store), Some(Arc::new(archive))))
-        }
-        #[cfg(feature = "postgres")]
-        Some(("postgres" | "postgresql", _)) => {
-            let store = axum_idempotency::store::postgres::PostgresStore::open(url).await;
-            let store = store.map_err(|error| wrong_url("STORE_URL", url, error))?;
-            let archive = store.archive();
-            Ok((Arc::new(store), Some(Arc::new(archive))))
-        }
-        #[cfg(feature = "redis")]
-        Some(("redis" | "rediss" | "redis+cluster" | "rediss+cluster", _)) => {
-            let store = axum_idempotency::store::redis::RedisStore::open(url).await;
-            let store = store.map_err(|error| wrong_url("STORE_URL", url, error))?;
-            Ok((Arc::new(store), None))
-        }
-        _ => Err(unsupported("STORE_URL", url, STORES)),
-    }
-}
-
-/// An archive in a database of its own.
-async fn open_archive(url: &str) -> Result<Arc<dyn Archive>, BoxError> {
-    match url.split_once(':') {
-        Some(("memory", "")) => Ok(Arc::new(MemoryArchive::new())),
-        #[cfg(feature = "sqlite")]
-        Some(("sqlite", _)) => {
-            let archive = axum_idempotency::archive::SqliteArchive::open(url).await;
-            let archive = archive.map_err(|error| wrong_url("ARCHIVE_URL", url, error))?;
-            Ok(Arc::new(archive))
-        }
-        #[cfg(feature = "postgres")]
-        Some(("postgres" | "postgresql", _)) => {
-            let archive = axum_idempotency::archive::PostgresArchive::open(url).await;
-            let archive = archive.map_err(|error| wrong_url("ARCHIVE_URL", url, error))?;
-            Ok(Arc::new(archive))
-        }
-        _ => Err(unsupported("ARCHIVE_URL", url, ARCHIVES)),
     }
 }
 
@@ -351,22 +298,3 @@ fn unsupported(name: &str, url: &str, known: &[&str]) -> BoxError {
     let known = known.join(", ");
     format!("{name}: {what}; with the features of this build one of {known}").into()
 }
-
-const STORES: &[&str] = &[
-    "memory:",
-    #[cfg(feature = "sqlite")]
-    "sqlite:FILE",
-    #[cfg(feature = "postgres")]
-    "postgres://…",
-    #[cfg(feature = "redis")]
-    "redis://…, rediss://…, redis+cluster://…, rediss+cluster://…",
-];
-
-const ARCHIVES: &[&str] = &[
-    "none",
-    "memory:",
-    #[cfg(feature = "sqlite")]
-    "sqlite:FILE",
-    #[cfg(feature = "postgres")]
-    "postgres://…",
-];

@@ -21,6 +21,7 @@ use sha2::{Digest as _, Sha256};
 
 #[path = "../support/mod.rs"]
 mod support;
+mod work;
 
 use support::{Backend, BoxError, Caller, Database, Settings, with_pool};
 
@@ -54,6 +55,7 @@ async fn serve() -> Result<ExitCode, BoxError> {
         .route("/cookies", post(cookies))
         .route("/binary", post(binary))
         .route("/empty", post(empty))
+        .route("/work", post(work::work))
         .layer(layer.clone())
         .route("/secret", post(reveal).layer(secret))
         .route("/executions", get(executions))
@@ -240,7 +242,18 @@ fn hex(bytes: &[u8]) -> String {
 enum Failure {
     NoCaller,
     NoStatus,
+    /// The effect cannot commit with its record here.
+    NoWork,
     Database(sqlx::Error),
+    #[cfg(any(feature = "sqlite", feature = "postgres"))]
+    Work(axum_idempotency::store::WorkError),
+}
+
+#[cfg(any(feature = "sqlite", feature = "postgres"))]
+impl From<axum_idempotency::store::WorkError> for Failure {
+    fn from(error: axum_idempotency::store::WorkError) -> Self {
+        Self::Work(error)
+    }
 }
 
 impl From<sqlx::Error> for Failure {
@@ -254,7 +267,10 @@ impl std::fmt::Display for Failure {
         match self {
             Self::NoCaller => f.write_str("whose key is it?"),
             Self::NoStatus => f.write_str("no such status"),
+            Self::NoWork => f.write_str("the store is in another database, or in none"),
             Self::Database(error) => error.fmt(f),
+            #[cfg(any(feature = "sqlite", feature = "postgres"))]
+            Self::Work(error) => error.fmt(f),
         }
     }
 }
@@ -266,7 +282,15 @@ impl IntoResponse for Failure {
         let status = match self {
             Self::NoCaller => StatusCode::UNAUTHORIZED,
             Self::NoStatus => StatusCode::BAD_REQUEST,
+            Self::NoWork => StatusCode::NOT_IMPLEMENTED,
             Self::Database(_) => StatusCode::INTERNAL_SERVER_ERROR,
+            // Nothing happened; or else the layer tells what did.
+            #[cfg(any(feature = "sqlite", feature = "postgres"))]
+            Self::Work(_) => {
+                let unavailable = StatusCode::SERVICE_UNAVAILABLE;
+                let forget = axum_idempotency::Recording::Forget;
+                return (unavailable, forget, self.to_string()).into_response();
+            }
         };
         (status, self.to_string()).into_response()
     }

@@ -1,2 +1,0 @@
--- Waits for other writers here, and not midway.
-BEGIN IMMEDIATE
