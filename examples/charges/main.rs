@@ -17,11 +17,14 @@ use axum_idempotency::{ArchiveLookup, Idempotency, Recording, ResourceId, Scope,
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
+#[path = "../support/caller.rs"]
+mod caller;
 #[path = "../support/mod.rs"]
 mod support;
 mod work;
 
-use support::{Backend, BoxError, Caller, Database, Settings, with_pool};
+use caller::Caller;
+use support::{Backend, BoxError, Database, Settings, with_pool};
 use work::{NotDone, with_tables};
 
 #[tokio::main]
@@ -46,9 +49,9 @@ async fn serve() -> Result<ExitCode, BoxError> {
     // keys of their own, payouts with a longer window and keys that tell their
     // age.
     let week = Duration::from_hours(168);
-    let charges = backend.layer(support::policy_from_env()?.build()?)?;
-    let refunds = support::policy_from_env()?.scope(Scope::PrincipalAndEndpoint);
-    let payouts = support::policy_from_env()?
+    let charges = backend.layer(caller::policy()?.build()?)?;
+    let refunds = caller::policy()?.scope(Scope::PrincipalAndEndpoint);
+    let payouts = caller::policy()?
         .ttl(Ttl::new(week)?)
         .archive_lookup(ArchiveLookup::RequireTimestamped);
     let refunds = charges.with_policy(refunds.build()?)?;

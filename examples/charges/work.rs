@@ -1,7 +1,7 @@
 //! What happens whole or not at all: with the record of its outcome where the
 //! store is in the same database, else by itself.
 
-use std::{error::Error, ops::DerefMut};
+use std::error::Error;
 
 use axum::response::{IntoResponse, Response};
 use axum_idempotency::Idempotency;
@@ -63,8 +63,8 @@ impl<DB: sqlx::Database> Unit<DB> {
     pub(crate) fn conn(&mut self) -> &mut DB::Connection {
         match self {
             #[cfg(any(feature = "sqlite", feature = "postgres"))]
-            Self::Recorded(work) => work.deref_mut(),
-            Self::Alone(transaction) => transaction.deref_mut(),
+            Self::Recorded(work) => work,
+            Self::Alone(transaction) => transaction,
         }
     }
 

@@ -9,14 +9,10 @@
 
 use std::{env, error::Error, fmt::Display, process::ExitCode, sync::Arc, time::Duration};
 
-use axum::{
-    Router,
-    extract::FromRequestParts,
-    http::{StatusCode, request::Parts},
-};
+use axum::Router;
 use axum_idempotency::{
-    Abandoned, ArchiveLookup, IdempotencyLayer, InFlight, Policy, PolicyBuilder, Principal,
-    PrincipalSource, Scope, StoreDown, Ttl, archive::Archive, store::Store,
+    Abandoned, ArchiveLookup, IdempotencyLayer, InFlight, Policy, PolicyBuilder, Scope, StoreDown,
+    Ttl, archive::Archive, store::Store,
 };
 use tokio::{
     net::TcpListener,
@@ -64,9 +60,8 @@ impl Settings {
     }
 }
 
-/// The policy that the environment asks for.
-pub(crate) fn policy_from_env() -> Result<PolicyBuilder, BoxError> {
-    let mut policy = Policy::builder(PrincipalSource::bearer());
+/// The policy with what the environment asks for.
+pub(crate) fn policy_from_env(mut policy: PolicyBuilder) -> Result<PolicyBuilder, BoxError> {
     if let Some(ttl) = duration("TTL")? {
         policy = policy.ttl(Ttl::new(ttl).map_err(|error| wrong("TTL", error))?);
     }
@@ -77,12 +72,14 @@ pub(crate) fn policy_from_env() -> Result<PolicyBuilder, BoxError> {
         policy = policy.max_lease(max_lease);
     }
     policy = match text("SCOPE").as_deref() {
-        None | Some("principal") => policy.scope(Scope::Principal),
+        None => policy,
+        Some("principal") => policy.scope(Scope::Principal),
         Some("endpoint") => policy.scope(Scope::PrincipalAndEndpoint),
         Some(other) => return Err(unknown("SCOPE", other, "principal, endpoint")),
     };
     policy = match text("IN_FLIGHT").as_deref() {
-        None | Some("reject") => policy.in_flight(InFlight::Reject),
+        None => policy,
+        Some("reject") => policy.in_flight(InFlight::Reject),
         Some(other) => match other.strip_prefix("wait:") {
             Some(longest) => {
                 let longest = humantime::parse_duration(longest);
@@ -93,12 +90,14 @@ pub(crate) fn policy_from_env() -> Result<PolicyBuilder, BoxError> {
         },
     };
     policy = match text("ABANDONED").as_deref() {
-        None | Some("takeover") => policy.abandoned(Abandoned::TakeOver),
+        None => policy,
+        Some("takeover") => policy.abandoned(Abandoned::TakeOver),
         Some("refuse") => policy.abandoned(Abandoned::Refuse),
         Some(other) => return Err(unknown("ABANDONED", other, "takeover, refuse")),
     };
     policy = match text("ARCHIVE_LOOKUP").as_deref() {
-        None | Some("timestamped") => policy.archive_lookup(ArchiveLookup::TimestampedKeys),
+        None => policy,
+        Some("timestamped") => policy.archive_lookup(ArchiveLookup::TimestampedKeys),
         Some("all") => policy.archive_lookup(ArchiveLookup::AllKeys),
         Some("require") => policy.archive_lookup(ArchiveLookup::RequireTimestamped),
         Some(other) => {
@@ -110,7 +109,8 @@ pub(crate) fn policy_from_env() -> Result<PolicyBuilder, BoxError> {
         }
     };
     policy = match text("STORE_DOWN").as_deref() {
-        None | Some("closed") => policy.store_down(StoreDown::Closed),
+        None => policy,
+        Some("closed") => policy.store_down(StoreDown::Closed),
         Some("open") => policy.store_down(StoreDown::Open),
         Some(other) => return Err(unknown("STORE_DOWN", other, "closed, open")),
     };
@@ -218,19 +218,6 @@ pub(crate) fn exit(served: Result<ExitCode, BoxError>) -> ExitCode {
         eprintln!("error: {error}");
         ExitCode::FAILURE
     })
-}
-
-/// The caller of a request that is not covered, such as a GET.
-#[derive(Clone, Debug)]
-pub(crate) struct Caller(pub(crate) Principal);
-
-impl<S: Sync> FromRequestParts<S> for Caller {
-    type Rejection = StatusCode;
-
-    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, StatusCode> {
-        let principal = PrincipalSource::bearer().find(parts);
-        principal.map(Self).ok_or(StatusCode::UNAUTHORIZED)
-    }
 }
 
 /// Logs to standard error, as `RUST_LOG` says; by default what matters. What

@@ -19,11 +19,14 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
+#[path = "../support/caller.rs"]
+mod caller;
 #[path = "../support/mod.rs"]
 mod support;
 mod work;
 
-use support::{Backend, BoxError, Caller, Database, Settings, with_pool};
+use caller::Caller;
+use support::{Backend, BoxError, Database, Settings, with_pool};
 
 #[tokio::main]
 async fn main() -> ExitCode {
@@ -43,8 +46,8 @@ async fn serve() -> Result<ExitCode, BoxError> {
         sqlx::raw_sql(schema).execute(pool).await?;
     });
 
-    let layer = backend.layer(support::policy_from_env()?.build()?)?;
-    let secret = layer.with_policy(support::policy_from_env()?.keep_no_bodies().build()?)?;
+    let layer = backend.layer(caller::policy()?.build()?)?;
+    let secret = layer.with_policy(caller::policy()?.keep_no_bodies().build()?)?;
     let version = || {
         Router::new()
             .route("/echo", post(echo))
