@@ -32,7 +32,7 @@ fn every_rejection_has_a_row() {
 
 #[test]
 fn every_reason_to_refuse_a_key_is_told() {
-    let every = words_in(include_str!("../../../src/key.rs"), "pub fn reason(");
+    let every = words_in(include_str!("../../../src/key/mod.rs"), "pub fn reason(");
     assert!(
         every.len() >= 10,
         "the reader of the source found {every:?}"
