@@ -24,18 +24,19 @@ pub(super) fn key(
     let digest: [u8; 32] = hash.finalize().into();
     let made_at =
         timestamp::claimed_at_ms(client_key.as_str()).and_then(|ms| u64::try_from(ms).ok());
-    let leading = u128::from_be_bytes(first_half(&digest));
-    let text = made_at.map_or_else(
-        || Uuid::new_v8(first_half(&digest)).to_string(),
-        |ms| Ulid::from_parts(ms, leading >> (128 - Ulid::RAND_BITS)).to_string(),
-    );
+    let leading = leading(&digest);
+    let text = if let Some(ms) = made_at {
+        Ulid::from_parts(ms, leading >> (128 - Ulid::RAND_BITS)).to_string()
+    } else {
+        Uuid::new_v8(leading.to_be_bytes()).to_string()
+    };
     IdempotencyKey::made(text)
 }
 
-fn first_half(digest: &[u8; 32]) -> [u8; 16] {
+fn leading(digest: &[u8; 32]) -> u128 {
     let mut bytes = [0; 16];
     bytes.copy_from_slice(&digest[..16]);
-    bytes
+    u128::from_be_bytes(bytes)
 }
 
 const VERSION: &str = "axum-idempotency:derive:v1";

@@ -9,12 +9,11 @@ use std::{
 
 use async_trait::async_trait;
 use axum::response::{IntoResponse, Response};
-use jiff::Timestamp;
 use sqlx::{Database, Transaction};
 use sqlx_core::transaction::TransactionManager as _;
 use tokio::time::Instant;
 
-use super::{Fenced, Renewed, StoreError, StoreIdentity};
+use super::{Fenced, StoreError, StoreIdentity};
 use crate::{
     handler::{Committed, Idempotency, WorkState},
     record::{Completion, OwnerToken},
@@ -52,8 +51,16 @@ pub struct Work<'t, DB: Database> {
     idempotency: Idempotency,
     ledger: Box<dyn Ledger<DB>>,
     since: Instant,
-    /// The lease that was granted with the lock.
-    until: Timestamp,
+}
+
+/// Whose the lock on a record is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Lock {
+    Ours,
+    /// The token owns the record, and another transaction holds it.
+    Held,
+    /// The token owns it no longer.
+    Lost,
 }
 
 /// What a store does with its record in somebody else's transaction.
@@ -61,23 +68,23 @@ pub struct Work<'t, DB: Database> {
 pub(super) trait Ledger<DB: Database>: fmt::Debug + Send + Sync {
     fn store(&self) -> StoreIdentity;
 
-    /// Locks the record of `token` to the end of the transaction, and grants a
-    /// new lease.
+    /// Locks the record of `token` to the end of the transaction, with a new lease
+    /// where that can be seen before.
     async fn lock(
         &self,
         conn: &mut DB::Connection,
         key: ScopedKey,
         token: OwnerToken,
         lease: Duration,
-    ) -> Result<Renewed, StoreError>;
+    ) -> Result<Lock, StoreError>;
 
-    /// Completes the record that was locked, with a lease `until` then. An error
-    /// where the transaction has come to its end since.
+    /// Completes the record that was locked. An error where the transaction has
+    /// come to its end since.
     async fn complete(
         &self,
         conn: &mut DB::Connection,
-        (key, token): (ScopedKey, OwnerToken),
-        until: Timestamp,
+        key: ScopedKey,
+        token: OwnerToken,
         completion: Completion,
     ) -> Result<Fenced, StoreError>;
 
@@ -109,25 +116,24 @@ impl<'t, DB: Database> Work<'t, DB> {
             let since = Instant::now();
             let locked = ledger.lock(&mut transaction, key, token, lease).await;
             let refused = match locked {
-                Ok(Renewed::Until(until)) => {
+                Ok(Lock::Ours) => {
                     return Ok(Self {
                         transaction,
                         idempotency: idempotency.clone(),
                         ledger,
                         since,
-                        until,
                     });
                 }
                 // A renewal, or somebody who looks at the row.
-                Ok(Renewed::Locked) if begun.elapsed() < lease / 4 => {
+                Ok(Lock::Held) if begun.elapsed() < lease / 4 => {
                     tokio::time::sleep(LOCKED_PAUSE).await;
                     continue;
                 }
-                Ok(Renewed::Locked) => {
+                Ok(Lock::Held) => {
                     let why = "another transaction holds the record locked";
                     WorkError::Store(StoreError::unavailable(LOCKING, why))
                 }
-                Ok(Renewed::Lost) => WorkError::Fenced,
+                Ok(Lock::Lost) => WorkError::Fenced,
                 Err(error) => WorkError::Store(error),
             };
             undo(transaction).await;
@@ -180,10 +186,10 @@ impl<'t, DB: Database> Work<'t, DB> {
         if self.since.elapsed() >= self.idempotency.lease() {
             return Err(WorkError::TooLate);
         }
-        let owner = (self.idempotency.scoped_key(), self.idempotency.token());
+        let (key, token) = (self.idempotency.scoped_key(), self.idempotency.token());
         let told = self
             .ledger
-            .complete(&mut self.transaction, owner, self.until, completion)
+            .complete(&mut self.transaction, key, token, completion)
             .await;
         match told {
             Ok(Fenced::Owner) if self.idempotency.begin_commit() => Ok(()),
@@ -250,7 +256,9 @@ pub enum WorkError {
     /// The database refused, or the connection to it broke, before the commit.
     Store(StoreError),
     /// The connection broke at the commit, and it may have taken effect.
-    /// Whatever the handler answers, its client is told what the record says.
+    /// Whatever the handler answers, its client is told what the record says, or
+    /// that the outcome is unknown. Where the commit is found to have been rolled
+    /// back, the answer counts.
     Unknown(sqlx::Error),
 }
 

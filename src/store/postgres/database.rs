@@ -63,15 +63,6 @@ pub(crate) trait Operation: Send + Sync {
     ) -> impl Future<Output = Result<Self::Answer, Failure>> + Send;
 }
 
-/// Whether a statement is prepared for its next use.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Statement {
-    /// On a connection with the settings that its plan relies on.
-    Kept,
-    /// On somebody else's.
-    Once,
-}
-
 /// A connection that an operation is run on. It is closed when the operation
 /// does not come to its end, broken or dropped: dropped while its transaction
 /// begins, it would go back into the pool within it.
@@ -133,18 +124,6 @@ impl Database {
     /// A statement, prepared for as long as the connection is ours to keep it.
     pub(crate) fn query<'q>(&self, sql: &SqlStr) -> Query<'q, Postgres, PgArguments> {
         sqlx::query(sql.clone()).persistent(self.session.keeps_statements())
-    }
-
-    /// A statement of the one kind or the other.
-    pub(super) fn query_as<'q>(
-        &self,
-        kind: Statement,
-        sql: &SqlStr,
-    ) -> Query<'q, Postgres, PgArguments> {
-        match kind {
-            Statement::Kept => self.query(sql),
-            Statement::Once => Self::query_once(sql),
-        }
     }
 
     /// A statement that is planned every time, since a plan for an empty table

@@ -1,8 +1,7 @@
 //! What an attempt tells of its record: outcome, release, renewal.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
-use jiff::Timestamp;
 use sqlx::{
     PgConnection,
     postgres::{PgRow, types::PgInterval},
@@ -11,7 +10,7 @@ use uuid::Uuid;
 
 use super::{
     claims::interval,
-    database::{Database, Statement},
+    database::Database,
     error::Failure,
     lane::{Call, Grouped, Reply},
     row,
@@ -51,11 +50,40 @@ impl Grouped for Complete {
         db: &Database,
         conn: &mut PgConnection,
     ) -> Result<Vec<Reply<Fenced>>, Failure> {
-        let completions: Vec<_> = batch.iter().map(|call| &call.operation).collect();
-        let (done, fates) = complete(Statement::Kept, &completions, db, conn).await?;
+        let completions = || batch.iter().map(|call| &call.operation.completion);
+        let responses = || completions().map(|one| one.response.as_ref());
+        let statuses = completions().map(|one| row::status_code(one.status));
+        let statuses: Vec<i16> = statuses.collect::<Result<_, _>>()?;
+        let resources: Vec<Option<&str>> = completions()
+            .map(|one| one.resource_id.as_ref().map(ResourceId::as_str))
+            .collect();
+        let headers: Vec<Option<Vec<u8>>> = responses()
+            .map(|one| one.map(|kept| encode_headers(&kept.headers)))
+            .collect();
+        let bodies: Vec<Option<&[u8]>> = responses()
+            .map(|one| one.map(|kept| &kept.body[..]))
+            .collect();
+        let (keys, tokens) = owners(
+            batch
+                .iter()
+                .map(|call| (call.operation.key, call.operation.token)),
+        );
+        let done = db
+            .query(&db.sql.complete)
+            .bind(&keys)
+            .bind(&tokens)
+            .bind(statuses)
+            .bind(resources)
+            .bind(headers)
+            .bind(bodies)
+            .bind(db.test_time())
+            .fetch_all(&mut *conn)
+            .await?;
+        let done = by_key(&done, |_| Ok(()))?;
+        let fates = fates_unless_all(done.len(), &keys, &tokens, db, conn).await?;
         Ok(replies(batch, |key| {
-            match (done.contains(&key), fates.get(&key)) {
-                (true, _) | (_, Some(Fate::Completed)) => Reply::Answer(Ok(Fenced::Owner)),
+            match (done.get(&key), fates.get(&key)) {
+                (Some(()), _) | (_, Some(Fate::Completed)) => Reply::Answer(Ok(Fenced::Owner)),
                 (_, Some(Fate::InProgress)) => Reply::AskAgain,
                 (_, Some(Fate::Expired) | None) => Reply::Answer(Ok(Fenced::Stale)),
             }
@@ -95,8 +123,7 @@ impl Grouped for Release {
             .fetch_all(&mut *conn)
             .await?;
         let released = by_key(&released, |_| Ok(()))?;
-        let written = released.len();
-        let fates = fates_unless_all(written, (&keys, &tokens), Statement::Kept, db, conn).await?;
+        let fates = fates_unless_all(released.len(), &keys, &tokens, db, conn).await?;
         Ok(replies(batch, |key| {
             match (released.get(&key), fates.get(&key)) {
                 (Some(()), _) => Reply::Answer(Ok(Fenced::Owner)),
@@ -121,8 +148,21 @@ impl Grouped for Renewal {
         db: &Database,
         conn: &mut PgConnection,
     ) -> Result<Vec<Reply<Renewed>>, Failure> {
-        let renewals: Vec<_> = batch.iter().map(|call| &call.operation).collect();
-        let (renewed, fates) = renew(Statement::Kept, &renewals, db, conn).await?;
+        let renewals = || batch.iter().map(|call| &call.operation);
+        let leases: Vec<PgInterval> = renewals().map(|one| interval(one.lease)).collect();
+        let confirmed: Vec<bool> = renewals().map(|one| one.confirmed).collect();
+        let (keys, tokens) = owners(renewals().map(|one| (one.key, one.token)));
+        let renewed = db
+            .query(&db.sql.renew)
+            .bind(&keys)
+            .bind(&tokens)
+            .bind(leases)
+            .bind(confirmed)
+            .bind(db.test_time())
+            .fetch_all(&mut *conn)
+            .await?;
+        let renewed = by_key(&renewed, |row| row::time(row, "lease_until"))?;
+        let fates = fates_unless_all(renewed.len(), &keys, &tokens, db, conn).await?;
         let reply = |call: &Call<Self>| {
             let key = call.operation.key;
             Reply::Answer(Ok(match (renewed.get(&key), fates.get(&key)) {
@@ -137,72 +177,6 @@ impl Grouped for Renewal {
         };
         Ok(batch.iter().map(reply).collect())
     }
-}
-
-/// Completes records that are nobody's to lock: those written, and what is left
-/// of the others.
-pub(super) async fn complete(
-    kind: Statement,
-    completions: &[&Complete],
-    db: &Database,
-    conn: &mut PgConnection,
-) -> Result<(HashSet<ScopedKey>, Fates), Failure> {
-    let outcomes = || completions.iter().map(|one| &one.completion);
-    let responses = || outcomes().map(|one| one.response.as_ref());
-    let statuses = outcomes().map(|one| row::status_code(one.status));
-    let statuses: Vec<i16> = statuses.collect::<Result<_, _>>()?;
-    let resources: Vec<Option<&str>> = outcomes()
-        .map(|one| one.resource_id.as_ref().map(ResourceId::as_str))
-        .collect();
-    let headers: Vec<Option<Vec<u8>>> = responses()
-        .map(|one| one.map(|kept| encode_headers(&kept.headers)))
-        .collect();
-    let bodies: Vec<Option<&[u8]>> = responses()
-        .map(|one| one.map(|kept| &kept.body[..]))
-        .collect();
-    let (keys, tokens) = owners(completions.iter().map(|one| (one.key, one.token)));
-    let done = db
-        .query_as(kind, &db.sql.complete)
-        .bind(&keys)
-        .bind(&tokens)
-        .bind(statuses)
-        .bind(resources)
-        .bind(headers)
-        .bind(bodies)
-        .bind(db.test_time())
-        .fetch_all(&mut *conn)
-        .await?;
-    let done = done
-        .iter()
-        .map(row::key)
-        .collect::<Result<HashSet<_>, _>>()?;
-    let fates = fates_unless_all(done.len(), (&keys, &tokens), kind, db, conn).await?;
-    Ok((done, fates))
-}
-
-/// Extends the leases of records that are nobody's to lock: until when, and
-/// what is left of the others.
-pub(super) async fn renew(
-    kind: Statement,
-    renewals: &[&Renewal],
-    db: &Database,
-    conn: &mut PgConnection,
-) -> Result<(HashMap<ScopedKey, Timestamp>, Fates), Failure> {
-    let leases: Vec<PgInterval> = renewals.iter().map(|one| interval(one.lease)).collect();
-    let confirmed: Vec<bool> = renewals.iter().map(|one| one.confirmed).collect();
-    let (keys, tokens) = owners(renewals.iter().map(|one| (one.key, one.token)));
-    let renewed = db
-        .query_as(kind, &db.sql.renew)
-        .bind(&keys)
-        .bind(&tokens)
-        .bind(leases)
-        .bind(confirmed)
-        .bind(db.test_time())
-        .fetch_all(&mut *conn)
-        .await?;
-    let renewed = by_key(&renewed, |row| row::time(row, "lease_until"))?;
-    let fates = fates_unless_all(renewed.len(), (&keys, &tokens), kind, db, conn).await?;
-    Ok((renewed, fates))
 }
 
 fn replies<O: Grouped>(
@@ -230,28 +204,26 @@ fn by_key<T>(
 }
 
 /// What is left of a row that a token's call did not write.
-pub(super) enum Fate {
+enum Fate {
     Completed,
     Expired,
     /// The token owns it: somebody holds it locked, or did just now.
     InProgress,
 }
 
-pub(super) type Fates = HashMap<ScopedKey, Fate>;
-
 /// What became of the rows, unless all of them were written.
 async fn fates_unless_all(
     written: usize,
-    (keys, tokens): (&[String], &[Uuid]),
-    kind: Statement,
+    keys: &[String],
+    tokens: &[Uuid],
     db: &Database,
     conn: &mut PgConnection,
-) -> Result<Fates, Failure> {
+) -> Result<HashMap<ScopedKey, Fate>, Failure> {
     if written == keys.len() {
         return Ok(HashMap::new());
     }
     let rows = db
-        .query_as(kind, &db.sql.fate)
+        .query(&db.sql.fate)
         .bind(keys)
         .bind(tokens)
         .bind(db.test_time())

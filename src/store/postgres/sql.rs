@@ -40,6 +40,8 @@ statements! {
     renew,
     replace,
     sweep,
+    work_complete,
+    work_lock,
 }
 
 /// The schema that holds the tables.

@@ -3,20 +3,23 @@
 use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
-use jiff::Timestamp;
-use sqlx::{PgConnection, Postgres, Transaction};
+use sqlx::{PgConnection, Postgres, Row as _, Transaction};
 
 use super::{
     PostgresStore,
-    database::{Database, Statement},
-    error::is_broken,
-    outcomes::{self, Fate},
+    database::Database,
+    error::{Failure, is_broken},
+    row,
 };
 use crate::{
     handler::Idempotency,
-    record::{Completion, OwnerToken},
+    record::{Completion, OwnerToken, ResourceId},
     scope::ScopedKey,
-    store::{Fenced, Renewal, Renewed, StoreError, StoreIdentity, Work, WorkError, work::Ledger},
+    store::{
+        Fenced, StoreError, StoreIdentity, Work, WorkError,
+        codec::encode_headers,
+        work::{Ledger, Lock},
+    },
 };
 
 impl PostgresStore {
@@ -76,46 +79,71 @@ impl Ledger<Postgres> for PostgresLedger {
         conn: &mut PgConnection,
         key: ScopedKey,
         token: OwnerToken,
-        lease: Duration,
-    ) -> Result<Renewed, StoreError> {
-        let renewal = Renewal {
-            key,
-            token,
-            lease,
-            confirmed: true,
-        };
-        let renewed = outcomes::renew(Statement::Once, &[&renewal], &self.0, conn).await;
-        let (renewed, fates) = renewed.map_err(|error| error.into_store_error(LOCKING))?;
-        Ok(match (renewed.get(&key), fates.get(&key)) {
-            (Some(&until), _) => Renewed::Until(until),
-            (None, Some(Fate::InProgress)) => Renewed::Locked,
-            (None, _) => Renewed::Lost,
-        })
+        _lease: Duration,
+    ) -> Result<Lock, StoreError> {
+        let locked = self.lock_on_conn(conn, key, token).await;
+        locked.map_err(|error| Failure::from(error).into_store_error(LOCKING))
     }
 
     async fn complete(
         &self,
         conn: &mut PgConnection,
-        (key, token): (ScopedKey, OwnerToken),
-        _until: Timestamp,
+        key: ScopedKey,
+        token: OwnerToken,
         completion: Completion,
     ) -> Result<Fenced, StoreError> {
-        let complete = outcomes::Complete {
-            key,
-            token,
-            completion,
-        };
-        let done = outcomes::complete(Statement::Once, &[&complete], &self.0, conn).await;
-        let (done, _) = done.map_err(|error| error.into_store_error(COMPLETING))?;
-        Ok(if done.contains(&key) {
-            Fenced::Owner
-        } else {
-            Fenced::Stale
+        let status = row::status_code(completion.status)?;
+        let response = completion.response.as_ref();
+        // In somebody else's session nothing is prepared.
+        let done = Database::query_once(&self.0.sql.work_complete)
+            .bind(key.to_string())
+            .bind(token.as_uuid())
+            .bind(status)
+            .bind(completion.resource_id.as_ref().map(ResourceId::as_str))
+            .bind(response.map(|kept| encode_headers(&kept.headers)))
+            .bind(response.map(|kept| &kept.body[..]))
+            .execute(conn)
+            .await;
+        let done = done.map_err(|error| Failure::from(error).into_store_error(COMPLETING))?;
+        Ok(match done.rows_affected() {
+            0 => Fenced::Stale,
+            _ => Fenced::Owner,
         })
     }
 
     fn is_rolled_back(&self, error: &sqlx::Error) -> bool {
         error.as_database_error().is_some() && !is_broken(error)
+    }
+}
+
+impl PostgresLedger {
+    async fn lock_on_conn(
+        &self,
+        conn: &mut PgConnection,
+        key: ScopedKey,
+        token: OwnerToken,
+    ) -> Result<Lock, sqlx::Error> {
+        let Self(db) = self;
+        let locked = Database::query_once(&db.sql.work_lock)
+            .bind(key.to_string())
+            .bind(token.as_uuid())
+            .bind(db.test_time())
+            .fetch_optional(&mut *conn)
+            .await?;
+        if locked.is_some() {
+            return Ok(Lock::Ours);
+        }
+        let fate = Database::query_once(&db.sql.fate)
+            .bind(vec![key.to_string()])
+            .bind(vec![token.as_uuid()])
+            .bind(db.test_time())
+            .fetch_optional(conn)
+            .await?;
+        let Some(fate) = fate else {
+            return Ok(Lock::Lost);
+        };
+        let is_over = fate.try_get("is_completed")? || fate.try_get("is_expired")?;
+        Ok(if is_over { Lock::Lost } else { Lock::Held })
     }
 }
 

@@ -3,7 +3,6 @@
 use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
-use jiff::Timestamp;
 use sqlx::{Sqlite, SqliteConnection, Transaction, query};
 
 use super::{
@@ -17,7 +16,10 @@ use crate::{
     handler::Idempotency,
     record::{Completion, OwnerToken},
     scope::ScopedKey,
-    store::{Fenced, Renewal, Renewed, StoreError, StoreIdentity, Work, WorkError, work::Ledger},
+    store::{
+        Fenced, Renewal, Renewed, StoreError, StoreIdentity, Work, WorkError,
+        work::{Ledger, Lock},
+    },
 };
 
 impl SqliteStore {
@@ -64,28 +66,6 @@ impl SqliteStore {
     }
 }
 
-/// Whether the record is as it was locked.
-struct StillLocked {
-    key: ScopedKey,
-    token: OwnerToken,
-    until: Timestamp,
-}
-
-impl Operation for StillLocked {
-    const WHAT: &'static str = "looking at a locked record";
-    type Answer = bool;
-
-    async fn run(&self, conn: &mut SqliteConnection, _now: Timestamp) -> Result<bool, Failure> {
-        let found = query(include_str!("sql/is_leased_until.sql"))
-            .bind(self.key.to_string())
-            .bind(&self.token.as_bytes()[..])
-            .bind(self.until.as_microsecond())
-            .fetch_optional(conn)
-            .await?;
-        Ok(found.is_some())
-    }
-}
-
 #[derive(Debug)]
 struct SqliteLedger(Arc<Database>);
 
@@ -112,7 +92,7 @@ impl Ledger<Sqlite> for SqliteLedger {
         key: ScopedKey,
         token: OwnerToken,
         lease: Duration,
-    ) -> Result<Renewed, StoreError> {
+    ) -> Result<Lock, StoreError> {
         let renewal = Renewal {
             key,
             token,
@@ -120,22 +100,27 @@ impl Ledger<Sqlite> for SqliteLedger {
             confirmed: true,
         };
         let renewed = self.run(conn, Renew(vec![renewal])).await?;
-        Ok(renewed.first().copied().unwrap_or(Renewed::Lost))
+        // Some failures undo the whole transaction, and what is written after
+        // them is committed by itself. They undo this mark too.
+        let mark = query(include_str!("sql/work_mark.sql")).execute(&mut *conn);
+        let failed = |error| Failure::Statement(error).into_store_error(Renew::WHAT);
+        mark.await.map_err(failed)?;
+        Ok(match renewed.first() {
+            Some(Renewed::Until(_)) => Lock::Ours,
+            _ => Lock::Lost,
+        })
     }
 
     async fn complete(
         &self,
         conn: &mut SqliteConnection,
-        (key, token): (ScopedKey, OwnerToken),
-        until: Timestamp,
+        key: ScopedKey,
+        token: OwnerToken,
         completion: Completion,
     ) -> Result<Fenced, StoreError> {
-        // Some failures undo the whole transaction, and what is written after
-        // them would be committed by itself.
-        if !self.run(conn, StillLocked { key, token, until }).await? {
-            let why = "a statement that failed has rolled the transaction back";
-            return Err(StoreError::unavailable(Complete::WHAT, why));
-        }
+        let mark = query(include_str!("sql/work_release.sql")).execute(&mut *conn);
+        let gone = |error| Failure::Statement(error).into_store_error(ROLLED_BACK);
+        mark.await.map_err(gone)?;
         let complete = Complete {
             key,
             token,
@@ -150,3 +135,5 @@ impl Ledger<Sqlite> for SqliteLedger {
         !is_broken(error)
     }
 }
+
+const ROLLED_BACK: &str = "a statement that failed has rolled the transaction back";

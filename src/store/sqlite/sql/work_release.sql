@@ -1,0 +1,1 @@
+RELEASE SAVEPOINT idempotency_work
