@@ -22,7 +22,7 @@ use super::{Effects, Failure};
 #[derive(Deserialize)]
 #[serde(default)]
 pub(super) struct How {
-    /// Where the process ends at once.
+    /// Where the process ends at once, in the first attempt.
     abort: Option<Step>,
     /// Between effect and commit.
     delay_ms: u64,
@@ -57,10 +57,14 @@ enum Step {
 }
 
 impl How {
-    fn at(&self, step: Step) {
-        if self.abort == Some(step) {
+    fn at(&self, step: Step, attempt: u32) {
+        if self.aborts_at(step, attempt) {
             process::abort();
         }
+    }
+
+    fn aborts_at(&self, step: Step, attempt: u32) -> bool {
+        self.abort == Some(step) && attempt == 1
     }
 }
 
@@ -81,23 +85,23 @@ macro_rules! in_steps {
         let Some(store) = &$tables.store else {
             return Err(Failure::NoWork);
         };
+        let attempt = $idempotency.attempt();
         let transaction = $tables.pool.begin_with($begin).await?;
-        $how.at(Step::Begun);
+        $how.at(Step::Begun, attempt);
         let mut $work = store.enlist($idempotency, transaction).await?;
-        $how.at(Step::Locked);
+        $how.at(Step::Locked, attempt);
         let execution: i64 = sqlx::query_scalar(include_str!("execute.sql"))
             .bind($idempotency.principal().id())
             .bind($idempotency.key().as_str())
             .fetch_one(&mut *$work)
             .await?;
-        $how.at(Step::Written);
+        $how.at(Step::Written, attempt);
         tokio::time::sleep(Duration::from_millis($how.delay_ms)).await;
         $hook;
         let id = format!("work_{}", ulid::Ulid::generate()).to_lowercase();
-        let attempt = $idempotency.attempt();
         let answer = serde_json::json!({"id": id, "execution": execution, "attempt": attempt});
         let response = $work.commit(($status, Json(answer))).await?;
-        $how.at(Step::Committed);
+        $how.at(Step::Committed, attempt);
         assert!($how.panic != 1, "as the request asked");
         Ok(response)
     }};
@@ -120,7 +124,7 @@ impl Effects {
                     how,
                     status,
                     |work| {
-                        if how.abort == Some(Step::Committing) {
+                        if how.aborts_at(Step::Committing, idempotency.attempt()) {
                             let mut connection = work.lock_handle().await?;
                             connection.set_commit_hook(|| process::abort());
                         }
