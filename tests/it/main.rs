@@ -16,6 +16,7 @@ mod conformance;
 mod context;
 mod expires_header;
 mod expiry;
+mod extractor;
 mod failures;
 mod fingerprints;
 mod framing;
@@ -59,4 +60,6 @@ mod vectors;
 mod waiting;
 mod webhooks;
 mod wire;
+#[cfg(all(feature = "sqlite", feature = "postgres"))]
+mod work;
 mod workers;

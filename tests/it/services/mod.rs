@@ -99,6 +99,8 @@ mod settings;
 mod shutdown;
 mod site;
 mod torture;
+#[cfg(feature = "sqlite")]
+mod work;
 
 pub(crate) use self::site::Site;
 

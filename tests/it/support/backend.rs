@@ -92,7 +92,6 @@ impl Backend {
 
     /// A store on its server's own clock beside an archive, and what that lives
     /// in. The test's clock moves nothing here.
-    #[cfg(feature = "redis")]
     pub(crate) fn over(
         store: impl Store,
         archive: impl Archive,
@@ -104,6 +103,11 @@ impl Backend {
             clock: ManualClock::new(SystemClock.now()),
             _held: Arc::new(held),
         }
+    }
+
+    /// With the clock that its store goes by.
+    pub(crate) fn under(self, clock: ManualClock) -> Self {
+        Self { clock, ..self }
     }
 
     /// A memory store whose clock goes on as tokio's does, for tests that let

@@ -42,6 +42,13 @@ impl FaultyStore {
         }
     }
 
+    /// The store itself: with its identity, so that effects can be committed with
+    /// its records.
+    pub(crate) fn with_its_identity(mut self) -> Self {
+        self.identity = self.inner.identity();
+        self
+    }
+
     /// The same records, said to leave by themselves.
     pub(crate) fn keeping_until_expired(mut self) -> Self {
         self.keeps = Keeps::UntilExpired;

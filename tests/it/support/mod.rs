@@ -34,7 +34,7 @@ pub(crate) use self::{
     logs::Logs,
     script::{Fault, Script, Verb},
     shop::{Line, Opening, Shop},
-    work::Work,
+    work::{Seen, Work},
 };
 
 /// How long a test may wait for anything at all before it counts as stuck.

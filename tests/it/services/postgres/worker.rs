@@ -38,8 +38,8 @@ impl Queue {
 
     /// Sends a message, as its producer does: once or more often.
     async fn send(&self, id: &str, amount: i64) {
-        let send = sqlx::query("INSERT INTO payout_queue (message_id, amount) VALUES ($1, $2)");
-        let sent = send.bind(id).bind(amount).execute(&self.pool).await;
+        let message = sqlx::query("INSERT INTO payout_queue (message_id, amount) VALUES ($1, $2)");
+        let sent = message.bind(id).bind(amount).execute(&self.pool).await;
         sent.expect("a message in the queue");
     }
 
@@ -137,7 +137,7 @@ async fn a_worker_that_is_told_to_stop_finishes_what_it_does() {
         0,
         "messages were left in the middle"
     );
-    let paid = queue.payouts().await.len();
+    let payouts = queue.payouts().await.len();
     let waiting = usize::try_from(queue.waiting().await).expect("a count");
     assert_eq!(
         paid + waiting,

@@ -14,12 +14,14 @@
 mod address;
 mod admin;
 mod cluster;
+mod commit_gate;
 mod pgbouncer;
 mod proxy;
 mod scratch;
 
 pub(crate) use self::{
     cluster::Cluster,
+    commit_gate::CommitGate,
     pgbouncer::PgBouncer,
     proxy::Proxy,
     scratch::{Database, Schema},

@@ -25,6 +25,17 @@ pub(crate) async fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
+/// Asks again and again, until there is an answer.
+pub(crate) async fn until_some<T>(what: &str, mut ask: impl AsyncFnMut() -> Option<T>) -> T {
+    let patience = Patience::for_it(what);
+    loop {
+        if let Some(answer) = ask().await {
+            return answer;
+        }
+        patience.a_moment().await;
+    }
+}
+
 /// Waits between two attempts to find that something is so. The deadline is one
 /// of real time, also where the runtime's clock is paused.
 pub(crate) struct Patience<'a> {
