@@ -38,13 +38,16 @@ mod late;
 mod message;
 mod owned;
 mod record;
+mod response;
+mod run;
 
 pub(crate) use self::message::{Message, take};
 use self::{
     attempt::{Attempt, Prepared},
     follow::Waiting,
-    owned::{Owned, Ran},
+    owned::Owned,
     record::Answer,
+    run::Ran,
 };
 
 /// What one layer works with.
@@ -227,7 +230,7 @@ where
     let error = failure.error.causes();
     let so_far = setup.handle.unprotected.fetch_add(1, Ordering::Relaxed) + 1;
     tracing::error!(scoped_key = %attempt.scoped_key, %error, so_far, "claim failed: running without protection");
-    owned::run_unprotected(setup, attempt, leader, token, claim_may_land_until, handler).await
+    run::run_unprotected(setup, attempt, leader, token, claim_may_land_until, handler).await
 }
 
 /// Why a claim has no answer.
