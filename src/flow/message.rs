@@ -16,7 +16,7 @@ use crate::{
     record::{Completion, OwnerToken},
     rejection::Rejection,
     scope::Principal,
-    store::{Fenced, Renewal, Renewed, StoreError},
+    store::{Fenced, Renewed, StoreError},
 };
 
 /// A claim that is held for a message.
@@ -84,27 +84,17 @@ impl Message {
 
     /// Has the lease run from now. False when it is lost.
     pub(crate) async fn renew(&self) -> Result<bool, StoreError> {
-        let owned = &self.owned;
         let asked = Instant::now();
-        let renewals = [Renewal {
-            key: owned.scoped_key,
-            token: owned.token,
-            lease: owned.setup.policy.lease,
-            confirmed: true,
-        }];
-        let renewed = owned.setup.handle.store.renew(&renewals);
-        match owned.setup.in_time(renewed).await?.as_slice() {
-            [Renewed::Until(_)] => {
-                owned.held.granted(asked);
-                Ok(true)
-            }
+        match self.owned.renewed().await? {
+            Renewed::Until(_) => self.owned.held.granted(asked),
             // A transaction of this attempt's own, most likely.
-            [Renewed::Locked] => Ok(true),
-            _ => {
-                owned.held.lost().cancel();
-                Ok(false)
+            Renewed::Locked => {}
+            Renewed::Lost => {
+                self.owned.held.lost().cancel();
+                return Ok(false);
             }
         }
+        Ok(true)
     }
 
     /// Records that the message is done, unless that was committed with its

@@ -20,7 +20,7 @@ use crate::{
     record::{Completion, OwnerToken, Tombstone},
     rejection::{LateRetry, Rejection},
     scope::{Principal, ScopedKey},
-    store::{Fenced, Renewal, Renewed},
+    store::{Fenced, Renewal, Renewed, StoreError},
 };
 
 /// An attempt and all that comes with owning a record. It ends in
@@ -218,15 +218,8 @@ impl Owned {
     async fn confirm(mut self: Box<Self>) -> Result<Box<Self>, Rejection> {
         for _ in 0..CONFIRMATIONS {
             let asked = Instant::now();
-            let renewals = [Renewal {
-                key: self.scoped_key,
-                token: self.token,
-                lease: self.setup.policy.lease,
-                confirmed: true,
-            }];
-            let renewed = self.setup.handle.store.renew(&renewals);
-            match self.setup.in_time(renewed).await.as_deref() {
-                Ok([Renewed::Until(_)]) => {
+            match self.renewed().await {
+                Ok(Renewed::Until(_)) => {
                     self.unconfirmed = false;
                     self.granted = asked;
                     self.held.granted(asked);
@@ -236,8 +229,8 @@ impl Owned {
                     }
                 }
                 // Soon it is free.
-                Ok([Renewed::Locked]) => tokio::time::sleep(self.setup.policy.lease / 12).await,
-                Ok(_) => {
+                Ok(Renewed::Locked) => tokio::time::sleep(self.setup.policy.lease / 12).await,
+                Ok(Renewed::Lost) => {
                     // Another attempt owns the record now, or it has expired,
                     // and would look as if something had run.
                     let rejection = self.not_ours();
@@ -252,6 +245,20 @@ impl Owned {
         }
         self.give_back().await;
         Err(Rejection::unavailable())
+    }
+
+    /// Has the lease run from now, unless it is lost. Nothing is speculative about
+    /// the record any more.
+    pub(super) async fn renewed(&self) -> Result<Renewed, StoreError> {
+        let renewals = [Renewal {
+            key: self.scoped_key,
+            token: self.token,
+            lease: self.setup.policy.lease,
+            confirmed: true,
+        }];
+        let renewed = self.setup.handle.store.renew(&renewals);
+        let renewed = self.setup.in_time(renewed).await?;
+        Ok(renewed.first().copied().unwrap_or(Renewed::Lost))
     }
 
     /// Gives the claim back: the handler never ran.
