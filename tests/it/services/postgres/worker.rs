@@ -140,7 +140,7 @@ async fn a_worker_that_is_told_to_stop_finishes_what_it_does() {
     let payouts = queue.payouts().await.len();
     let waiting = usize::try_from(queue.waiting().await).expect("a count");
     assert_eq!(
-        paid + waiting,
+        payouts + waiting,
         50,
         "a message is neither paid out nor waiting"
     );
