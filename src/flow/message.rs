@@ -108,8 +108,11 @@ impl Message {
                 return Ok(());
             }
         }
+        let in_doubt = self.owned.in_doubt;
         match self.owned.complete(completion).await? {
             Recorded::Own | Recorded::Nothing => Ok(()),
+            // What was committed with the work, by all that is known.
+            Recorded::Winner(_) if in_doubt => Ok(()),
             Recorded::Winner(record) => Err(Rejection::done(&record)),
         }
     }

@@ -6,6 +6,7 @@ mod bodies;
 mod commits;
 mod cut_off;
 mod fencing;
+mod jobs;
 mod leaving;
 mod refusals;
 mod unprotected;
