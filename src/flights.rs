@@ -8,7 +8,7 @@
 use std::{
     collections::{HashMap, hash_map},
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc, Mutex, MutexGuard, OnceLock, PoisonError,
         atomic::{AtomicUsize, Ordering},
     },
 };
@@ -18,6 +18,7 @@ use tokio::{
     sync::{Notify, futures::Notified},
     time::Instant,
 };
+use tokio_util::sync::CancellationToken;
 
 use crate::{
     claim::CompletedRecord, fingerprint::Fingerprint, record::Completion, scope::ScopedKey,
@@ -44,6 +45,8 @@ pub(crate) struct Flight {
     fingerprint: Fingerprint,
     stage: Mutex<Stage>,
     changed: Notify,
+    /// Fires when nobody is to follow any more.
+    lost: OnceLock<CancellationToken>,
 }
 
 /// How far a flight has come.
@@ -95,23 +98,25 @@ impl Flights {
 
     /// Joins the flight of `key`, or starts it.
     pub(crate) fn join(self: &Arc<Self>, key: ScopedKey, fingerprint: &Fingerprint) -> Role {
-        match self.shard(key).flights.entry(key) {
-            hash_map::Entry::Occupied(entry) => Role::Follower(Arc::clone(entry.get())),
-            hash_map::Entry::Vacant(entry) => {
-                let flight = Arc::new(Flight {
-                    fingerprint: fingerprint.clone(),
-                    stage: Mutex::new(Stage::Claiming),
-                    changed: Notify::new(),
-                });
-                entry.insert(Arc::clone(&flight));
-                Role::Leader(Leader {
-                    flights: Arc::clone(self),
-                    key,
-                    flight,
-                    ended: false,
-                })
-            }
+        let mut shard = self.shard(key);
+        if let Some(flight) = shard.flights.get(&key)
+            && !flight.is_lost()
+        {
+            return Role::Follower(Arc::clone(flight));
         }
+        let flight = Arc::new(Flight {
+            fingerprint: fingerprint.clone(),
+            stage: Mutex::new(Stage::Claiming),
+            changed: Notify::new(),
+            lost: OnceLock::new(),
+        });
+        shard.flights.insert(key, Arc::clone(&flight));
+        Role::Leader(Leader {
+            flights: Arc::clone(self),
+            key,
+            flight,
+            ended: false,
+        })
     }
 
     fn shard(&self, key: ScopedKey) -> MutexGuard<'_, Shard> {
@@ -145,6 +150,12 @@ impl Leader {
         self.flight.changed.notify_waiters();
     }
 
+    /// From the loss of its lease on nobody follows: the store is asked, though
+    /// the attempt has not come to its end, and perhaps never does.
+    pub(crate) fn leads_until(&self, lost: CancellationToken) {
+        let _set_once = self.flight.lost.set(lost);
+    }
+
     /// Shares the ending with those who followed.
     pub(crate) fn end(mut self, ending: Ending) {
         self.close(ending);
@@ -155,7 +166,12 @@ impl Leader {
             return;
         }
         // Whoever joins from here on starts a flight of its own.
-        self.flights.shard(self.key).flights.remove(&self.key);
+        if let hash_map::Entry::Occupied(entry) =
+            self.flights.shard(self.key).flights.entry(self.key)
+            && Arc::ptr_eq(entry.get(), &self.flight)
+        {
+            entry.remove();
+        }
         *self.flight.lock() = Stage::Ended(ending);
         self.flight.changed.notify_waiters();
     }
@@ -175,6 +191,10 @@ impl Flight {
 
     pub(crate) fn stage(&self) -> Stage {
         self.lock().clone()
+    }
+
+    fn is_lost(&self) -> bool {
+        self.lost.get().is_some_and(CancellationToken::is_cancelled)
     }
 
     /// Completes with the next change of stage after this call.

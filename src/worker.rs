@@ -63,7 +63,8 @@
 use std::{error::Error, fmt, sync::Arc, time::Duration};
 
 use jiff::Timestamp;
-use tokio::runtime::Handle;
+use tokio::{runtime::Handle, task::JoinHandle};
+use tracing::Instrument as _;
 
 use crate::{
     archive::Archive,
@@ -130,7 +131,7 @@ impl Worker {
         let queue = self.queue.clone();
         // On its own, so that no claim is left behind whose caller has gone.
         let runtime = Handle::current();
-        let claim = tokio::spawn(async move {
+        let claim = self.spawn(async move {
             let message = Some(take(setup, queue, key).await?);
             Ok(Offered { message, runtime })
         });
@@ -142,6 +143,16 @@ impl Worker {
             Ok(Err(rejection)) => Delivery::of(rejection),
             Err(_) => Err(WorkerError::Unavailable),
         }
+    }
+
+    /// A task that goes on when its caller has gone, in the span of its caller;
+    /// shutdown waits for it.
+    pub(crate) fn spawn<T: Send + 'static>(
+        &self,
+        task: impl Future<Output = T> + Send + 'static,
+    ) -> JoinHandle<T> {
+        let tasks = &self.layer.setup().handle.tasks;
+        tasks.spawn(task.in_current_span())
     }
 
     /// The layer over the same store and archive, for its
@@ -213,13 +224,18 @@ impl Delivery {
 }
 
 /// A message that is claimed. Its lease is renewed until it ends, for the
-/// longest lease at most.
+/// longest lease at most. After that the message runs again at its next
+/// delivery, in this process too, though this one has not ended:
+/// [`lease_lost`](Idempotency::lease_lost) tells.
 ///
 /// Dropped, it is left without an outcome, as by a crash: the message runs again
 /// once the lease has lapsed, as another attempt.
+///
+/// It may end on any thread, also outside the runtime that it was claimed in.
 #[derive(Debug)]
 pub struct Job {
     message: Message,
+    runtime: Handle,
 }
 
 impl Job {
@@ -256,7 +272,7 @@ impl Job {
             response: None,
         };
         let told = self.message.complete(completion);
-        match tokio::spawn(told).await {
+        match self.runtime.spawn(told.in_current_span()).await {
             Ok(Ok(())) => Ok(()),
             Ok(Err(_)) => Err(WorkerError::Superseded),
             Err(_) => Err(WorkerError::Unavailable),
@@ -266,7 +282,8 @@ impl Job {
     /// Gives the message back because nothing was done for it: it runs again at
     /// the next delivery. False when it has been done, or is another attempt's.
     pub async fn release(self) -> bool {
-        tokio::spawn(self.message.release()).await.unwrap_or(false)
+        let released = self.message.release().in_current_span();
+        self.runtime.spawn(released).await.unwrap_or(false)
     }
 }
 
@@ -280,7 +297,9 @@ struct Offered {
 
 impl Offered {
     fn accept(mut self) -> Option<Job> {
-        self.message.take().map(|message| Job { message })
+        let runtime = self.runtime.clone();
+        let message = self.message.take();
+        message.map(|message| Job { message, runtime })
     }
 }
 

@@ -70,6 +70,8 @@ pub(crate) async fn take(
     };
     let owned = Owned::boxed(setup, leader, &attempt, token, lease, (asked, claim.now));
     let owned = owned.cleared(&mut attempt).await?;
+    // Nobody ends a job that hangs.
+    owned.leader.leads_until(owned.held.lost().clone());
     Ok(Message {
         idempotency: owned.idempotency(&attempt),
         owned,
@@ -108,11 +110,8 @@ impl Message {
                 return Ok(());
             }
         }
-        let in_doubt = self.owned.in_doubt;
         match self.owned.complete(completion).await? {
-            Recorded::Own | Recorded::Nothing => Ok(()),
-            // What was committed with the work, by all that is known.
-            Recorded::Winner(_) if in_doubt => Ok(()),
+            Recorded::Own | Recorded::Earlier(_) | Recorded::Nothing => Ok(()),
             Recorded::Winner(record) => Err(Rejection::done(&record)),
         }
     }

@@ -37,7 +37,9 @@ impl Owned {
                 Ok(Answer::Own(response))
             }
             Recorded::Nothing => Ok(Answer::Own(response)),
-            Recorded::Winner(record) => setup.replay(&record).map(Answer::Winner),
+            Recorded::Earlier(record) | Recorded::Winner(record) => {
+                setup.replay(&record).map(Answer::Winner)
+            }
         }
     }
 
@@ -135,7 +137,7 @@ impl Owned {
         }
         let record = Arc::new(self.completed(completion));
         self.leader.end(Ending::Completed(Arc::clone(&record)));
-        Ok(Recorded::Winner(record))
+        Ok(Recorded::Earlier(record))
     }
 
     /// The outcome was committed with the work: it is the answer, whatever has
@@ -227,6 +229,8 @@ enum Gone {
 #[derive(Debug)]
 pub(super) enum Recorded {
     Own,
+    /// Its own too: that of its transaction, whose commit nobody saw end.
+    Earlier(Arc<CompletedRecord>),
     /// Nobody's: the claim was given back.
     Nothing,
     Winner(Arc<CompletedRecord>),

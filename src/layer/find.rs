@@ -50,17 +50,13 @@ impl IdempotencyLayer {
     /// That of the store or the archive.
     pub async fn find(&self, key: ScopedKey) -> Result<Option<Found>, StoreError> {
         let setup = self.setup();
-        // In this order a sweep in between hides nothing. Of a record that is
-        // speculative nothing has run, and nothing may be concluded.
+        // In this order a sweep in between hides nothing, and a lease that is
+        // renewed in between has not lapsed. Of a record that is speculative
+        // nothing has run, and nothing may be concluded.
+        let now = setup.handle.store.now().await?;
         let live = setup.handle.store.get(key).await?;
         let live = live.filter(|record| !record.is_speculative());
-        let live = match live {
-            Some(record) => {
-                let now = setup.handle.store.now().await?;
-                Some(Found::live(record, now))
-            }
-            None => None,
-        };
+        let live = live.map(|record| Found::live(record, now));
         let is_unknown = |found: &Found| found.state == FoundState::OutcomeUnknown;
         if live.as_ref().is_some_and(|found| !is_unknown(found)) {
             return Ok(live);

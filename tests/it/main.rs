@@ -22,6 +22,7 @@ mod fingerprints;
 mod framing;
 mod hang_ups;
 mod headers;
+mod jobs;
 mod key_times;
 mod keys;
 mod leases;
