@@ -106,6 +106,14 @@ impl Leases {
         shard.get(&token).map(left).unwrap_or_default()
     }
 
+    /// Whether `token`'s outcome is on its way to the store, so that nothing is
+    /// lost when its record is no longer in progress.
+    pub(crate) fn ending(&self, token: OwnerToken, is_ending: bool) {
+        if let Some(held) = self.shard(token).get_mut(&token) {
+            held.is_ending = is_ending;
+        }
+    }
+
     /// Has the renewer look at `due`, or earlier, and starts one where there is
     /// none.
     fn look_at(self: &Arc<Self>, due: u64) {
@@ -296,9 +304,7 @@ impl HeldLease {
 
     /// The attempt is over, and the store is being told.
     pub(crate) fn ending(&self) {
-        if let Some(held) = self.leases.shard(self.token).get_mut(&self.token) {
-            held.is_ending = true;
-        }
+        self.leases.ending(self.token, true);
     }
 
     /// The outcome is known and waits to be recorded: until that is done, or the

@@ -27,6 +27,10 @@ impl Host for Setup {
         self.handle.leases.left(token)
     }
 
+    fn ending(&self, token: OwnerToken, is_ending: bool) {
+        self.handle.leases.ending(token, is_ending);
+    }
+
     fn forgets(&self, response: &Response<Body>) -> bool {
         Self::forgets(self, response)
     }

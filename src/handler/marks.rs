@@ -105,6 +105,8 @@ impl Idempotency {
         let mut marks = self.marks();
         if !marks.ended {
             marks.work = WorkState::Sent;
+            // A handler may go on for long after its commit.
+            self.0.host.ending(self.0.token, true);
         }
         !marks.ended
     }
@@ -112,6 +114,9 @@ impl Idempotency {
     /// The commit that was sent came to its end.
     #[cfg(any(feature = "sqlite", feature = "postgres"))]
     pub(crate) fn end_commit(&self, work: WorkState) {
+        if matches!(work, WorkState::Open) {
+            self.0.host.ending(self.0.token, false);
+        }
         self.marks().work = work;
     }
 

@@ -99,6 +99,10 @@ pub(crate) trait Host: fmt::Debug + Send + Sync {
     /// How long the lease of `token` still runs unless it is renewed.
     fn lease_left(&self, token: OwnerToken) -> Duration;
 
+    /// The outcome of `token` is on its way to the store, or has come back from
+    /// it.
+    fn ending(&self, token: OwnerToken, is_ending: bool);
+
     /// Whether nothing is recorded of this response.
     fn forgets(&self, response: &Response<Body>) -> bool;
 

@@ -1,6 +1,8 @@
 //! Inbound webhooks: each event once, a 2xx for what is done, and never a lost
 //! event.
 
+#[cfg(any(feature = "sqlite", feature = "postgres"))]
+mod commits;
 mod deliveries;
 mod find;
 mod ids;
