@@ -1,6 +1,6 @@
 //! Adyen's batches: one request, several events, each with an id of its own.
 
-use std::{collections::BTreeMap, panic::AssertUnwindSafe, sync::Arc, time::Duration};
+use std::{fmt, panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
 use axum::{
     body::Body,
@@ -8,7 +8,7 @@ use axum::{
 };
 use futures_util::FutureExt as _;
 use http::{HeaderMap, StatusCode};
-use serde::de::DeserializeOwned;
+use serde::de::{Deserialize, DeserializeOwned, Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
 use super::providers::{all_of, pointer};
@@ -90,6 +90,7 @@ impl Adyen {
     /// | all are done, now or before | 200 `[accepted]` |
     /// | one failed: its handler said so, or panicked | 500; it runs again |
     /// | one is under way in another delivery | 409 with `Retry-After` |
+    /// | one has an attempt without an outcome, under [`Abandoned::Refuse`](crate::Abandoned::Refuse) | 409 without `Retry-After` |
     /// | one has no usable id, or the body is no batch | 400; nothing runs |
     /// | the store or the archive cannot say | 503; those that could be claimed ran |
     ///
@@ -106,7 +107,7 @@ impl Adyen {
             Err(reason) => return self.refuse(&Rejection::key(reason, self.id.in_words())),
         };
         let worker = self.worker.clone();
-        let ended = tokio::spawn(async move {
+        let ended = self.worker.spawn(async move {
             let mut ended = Vec::with_capacity(items.len());
             for (id, json) in items {
                 ended.push(run(&worker, &id, json, &handler).await);
@@ -127,12 +128,10 @@ impl Adyen {
 
     /// The items of a batch, each with its id.
     fn items(&self, body: &[u8]) -> Result<Vec<(IdempotencyKey, Box<RawValue>)>, KeyError> {
-        let mut batch: BTreeMap<String, Box<RawValue>> = read(body)?;
-        let items = batch.remove("notificationItems").ok_or(KeyError::Missing)?;
-        let items: Vec<BTreeMap<String, Box<RawValue>>> = read(items.get().as_bytes())?;
-        let item = |mut item: BTreeMap<String, Box<RawValue>>| {
-            let json = item.remove("NotificationRequestItem");
-            let json = json.ok_or(KeyError::Missing)?;
+        let items = read::<Members>(body)?.one("notificationItems")?;
+        let items: Vec<Members> = read(items.get().as_bytes())?;
+        let item = |item: Members| {
+            let json = item.one("NotificationRequestItem")?;
             let (syntax, headers) = (KeySyntax::default(), HeaderMap::new());
             let id = self.id.find(syntax, &headers, json.get().as_bytes())?;
             Ok((id, json))
@@ -213,6 +212,46 @@ where
     tracing::error!(scoped_key = %job.idempotency().scoped_key(), "an item's handler failed: it runs again");
     job.release().await;
     End::Failed
+}
+
+/// The members of an object, in order.
+struct Members(Vec<(String, Box<RawValue>)>);
+
+impl Members {
+    /// The member of this name. Of two, one would be passed over, and what is in
+    /// it acknowledged all the same.
+    fn one(self, name: &str) -> Result<Box<RawValue>, KeyError> {
+        let mut named = self.0.into_iter().filter(|(other, _)| other == name);
+        let (_, value) = named.next().ok_or(KeyError::Missing)?;
+        match named.next() {
+            None => Ok(value),
+            Some(_) => Err(KeyError::MultipleValues),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Members {
+    fn deserialize<D: Deserializer<'de>>(json: D) -> Result<Self, D::Error> {
+        json.deserialize_map(AnyObject)
+    }
+}
+
+struct AnyObject;
+
+impl<'de> Visitor<'de> for AnyObject {
+    type Value = Members;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut object: A) -> Result<Members, A::Error> {
+        let mut members = Vec::new();
+        while let Some(member) = object.next_entry()? {
+            members.push(member);
+        }
+        Ok(Members(members))
+    }
 }
 
 fn read<T: DeserializeOwned>(json: &[u8]) -> Result<T, KeyError> {

@@ -1,6 +1,7 @@
 //! Inbound webhooks: each event once, a 2xx for what is done, and never a lost
 //! event.
 
+mod adyen;
 #[cfg(any(feature = "sqlite", feature = "postgres"))]
 mod commits;
 mod deliveries;
