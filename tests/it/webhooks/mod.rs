@@ -10,6 +10,7 @@ mod ids;
 mod late;
 mod presets;
 mod samples;
+mod unusual;
 
 use std::time::Duration;
 
