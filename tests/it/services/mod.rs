@@ -99,6 +99,7 @@ mod settings;
 mod shutdown;
 mod site;
 mod torture;
+mod webhooks;
 #[cfg(feature = "sqlite")]
 mod work;
 

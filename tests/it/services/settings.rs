@@ -2,10 +2,10 @@
 
 use super::Site;
 
-/// Both services refuse to start and name what is wrong; returns what they say.
+/// All services refuse to start and name what is wrong; returns what they say.
 pub(super) async fn is_refused(site: Site, names: &[&str]) -> String {
     let mut said = String::new();
-    for service in ["charges", "testbed"] {
+    for service in ["charges", "testbed", "webhooks"] {
         let output = site.refusal(service).await;
         let text = String::from_utf8_lossy(&output.stderr);
         assert!(
