@@ -33,7 +33,7 @@ impl Default for Settings {
             methods: vec![Method::POST, Method::PATCH],
             window,
             margin: margin_of(window),
-            attempts: 5,
+            attempts: 10,
             total_time: Duration::from_mins(2),
             backoff: Backoff {
                 base: Duration::from_millis(250),
@@ -95,7 +95,8 @@ impl IdempotencyMiddlewareBuilder {
         self
     }
 
-    /// How many attempts are made at most, the first included. Default: 5.
+    /// How many attempts are made at most, the first included. Default: 10, which outlast
+    /// a server that restarts and the default lease of its crashed request.
     pub fn attempts(mut self, attempts: u32) -> Self {
         self.settings.attempts = attempts;
         self

@@ -99,6 +99,15 @@ pub enum GaveUp {
     NotRetryable,
 }
 
+impl GaveUp {
+    /// Why a response that says "the same key later" was returned all the same:
+    /// nothing is known of the outcome, and the request is to be sent again later,
+    /// under [its key](Key::of_response). `None` for a response that is an answer.
+    pub fn of_response(response: &reqwest::Response) -> Option<Self> {
+        response.extensions().get().copied()
+    }
+}
+
 impl RetriesExhausted {
     /// Finds it in what the client returned, also beneath the context that
     /// another middleware added.
@@ -174,7 +183,10 @@ impl fmt::Display for WindowPassed {
         } = self;
         write!(
             f,
-            "not sent: the idempotency key is {age:?} old, and may be sent until {margin:?} before the end of a window of {window:?}"
+            "not sent: the idempotency key is {} s old, and may be sent until {} s before the end of a window of {} s",
+            age.as_secs(),
+            margin.as_secs(),
+            window.as_secs(),
         )
     }
 }

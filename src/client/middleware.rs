@@ -171,6 +171,9 @@ impl<'a> Run<'a> {
         match last {
             Ok(mut response) => {
                 response.extensions_mut().insert(self.key);
+                if reason != GaveUp::NotRetryable {
+                    response.extensions_mut().insert(reason);
+                }
                 Ok(response)
             }
             Err(last) => Err(Error::middleware(RetriesExhausted {

@@ -91,7 +91,8 @@
 //! Before the next attempt passes what `Retry-After` asks for (seconds or a
 //! date, RFC 9110 section 10.2.3), never less, and a backoff with jitter. The
 //! last response is returned as it came, its body whole; the last error as
-//! [`RetriesExhausted`]. Both hold the [`Key`]. A body that is a stream is sent
+//! [`RetriesExhausted`]. Both hold the [`Key`], and [`GaveUp::of_response`] tells a
+//! response that still says "later" from an answer. A body that is a stream is sent
 //! once, with its key. A response whose body breaks off while you read it is
 //! yours to repeat: under the key in its extensions.
 //!

@@ -74,10 +74,10 @@ async fn without_being_asked_the_client_backs_off_further_each_time() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_attempts_are_five_or_as_many_as_set() {
+async fn the_attempts_are_ten_or_as_many_as_set() {
     let backend = Backend::memory();
     for (settings, expected) in [
-        (patient(&backend), 5),
+        (patient(&backend), 10),
         (patient(&backend).attempts(1), 1),
         (patient(&backend).attempts(7), 7),
     ] {

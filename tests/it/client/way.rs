@@ -38,7 +38,7 @@ async fn a_server_that_is_not_there_is_asked_to_the_end() {
         let client = Client::over(&nobody, patient(&Backend::memory()));
         let error = client.post("/charges").send().await.unwrap_err();
         let exhausted = RetriesExhausted::from_error(&error).expect("the retries are spent");
-        assert_eq!((exhausted.attempts, client.attempts()), (5, 5));
+        assert_eq!((exhausted.attempts, client.attempts()), (10, 10));
         assert_eq!(exhausted.reason, GaveUp::Attempts);
     })
     .await;
