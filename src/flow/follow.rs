@@ -94,7 +94,10 @@ impl Waiting {
             ClaimOutcome::InFlight { lease_until } => between(claim.now, lease_until),
             _ => Duration::ZERO,
         };
-        let rejection = Rejection::in_progress(Duration::ZERO, remaining);
+        // How long the lease has run is all that is known of another process. It
+        // grows only where nobody renews it: so, after a crash.
+        let elapsed = setup.policy.lease.saturating_sub(remaining);
+        let rejection = Rejection::in_progress(elapsed, remaining);
         self.begin(setup, key, &rejection)?;
         let pause = self
             .pause
