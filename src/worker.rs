@@ -36,6 +36,9 @@
 //! #     .block_on(work()).unwrap();
 //! ```
 //!
+//! Make one worker a process, and start the [sweeper](IdempotencyLayer::sweeper) of
+//! its [`layer`](Worker::layer), which moves what is over into the archive.
+//!
 //! A crash between the effect and [`Job::complete`] has the message run again,
 //! as a second [attempt](Idempotency::attempt). Where the effect is in the
 //! store's own database, commit both together instead:

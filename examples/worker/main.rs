@@ -8,7 +8,7 @@
 //! Reads `STORE_URL` (`postgres://…`), `TTL`, `LEASE` (durations such as `30s`),
 //! `WORKERS` (how many messages at once, default 4) and `SWEEP_EVERY`.
 
-use std::{env, error::Error, fmt::Display, str::FromStr, time::Duration};
+use std::{env, error::Error, fmt::Display, process::ExitCode, str::FromStr, time::Duration};
 
 use axum_idempotency::{
     ResourceId, Ttl,
@@ -25,7 +25,17 @@ use tokio::{
 type BoxError = Box<dyn Error + Send + Sync>;
 
 #[tokio::main]
-async fn main() -> Result<(), BoxError> {
+async fn main() -> ExitCode {
+    match serve().await {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn serve() -> Result<(), BoxError> {
     let filter = env::var("RUST_LOG").unwrap_or_else(|_| "info,sqlx=warn".to_owned());
     tracing_subscriber::fmt()
         .with_env_filter(filter)
@@ -33,7 +43,8 @@ async fn main() -> Result<(), BoxError> {
         .init();
 
     let url = env::var("STORE_URL").map_err(|_| "STORE_URL is not set")?;
-    let store = PostgresStore::open(&url).await?;
+    let store = PostgresStore::open(&url).await;
+    let store = store.map_err(|error| format!("STORE_URL: {error}"))?;
     let pool = PgPoolOptions::new()
         .max_connections(8)
         .connect(&url)

@@ -57,7 +57,9 @@ pub struct Work<'t, DB: Database> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Lock {
     Ours,
-    /// The token owns the record, and another transaction holds it.
+    /// The token owns the record, and another transaction holds it. Not in SQLite,
+    /// where that is an error.
+    #[cfg_attr(not(feature = "postgres"), expect(dead_code))]
     Held,
     /// The token owns it no longer.
     Lost,
@@ -146,6 +148,9 @@ impl<'t, DB: Database> Work<'t, DB> {
     ///
     /// The body is collected first, as the layer does it; one that cannot be
     /// kept is recorded as not kept.
+    ///
+    /// For a [`Job`](crate::worker::Job) the response is only a carrier: commit
+    /// `(resource_id, ())`, or `()`. Its status is not looked at.
     ///
     /// # Errors
     ///

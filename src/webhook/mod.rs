@@ -21,6 +21,9 @@
 //! # app().expect("a valid configuration");
 //! ```
 //!
+//! Give the layer a [sweeper](crate::IdempotencyLayer::sweeper): it moves events
+//! into the archive when their time is over.
+//!
 //! # What a delivery gets
 //!
 //! | delivery | answer |
@@ -60,7 +63,8 @@
 //! # Verifying outside
 //!
 //! The signature is over the raw bytes, which the verifying layer reads, to a
-//! limit, and passes on as they are:
+//! limit, and passes on as they are. For Standard Webhooks, with the crate
+//! `standardwebhooks`:
 //!
 //! ```
 //! use std::sync::Arc;

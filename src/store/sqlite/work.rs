@@ -32,21 +32,48 @@ impl SqliteStore {
     /// for more than two seconds fail: keep it short.
     ///
     /// ```
-    /// use axum::{http::StatusCode, response::Response};
-    /// use axum_idempotency::{Idempotency, store::{WorkError, sqlite::SqliteStore}};
-    /// use sqlx::SqlitePool;
+    /// use axum::{
+    ///     Router, extract::State, http::StatusCode, response::{IntoResponse, Response}, routing::post,
+    /// };
+    /// use axum_idempotency::{Idempotency, IdempotencyLayer, Recording, store::sqlite::SqliteStore};
     ///
-    /// async fn charge(
-    ///     idempotency: Idempotency,
-    ///     store: SqliteStore,
-    ///     pool: SqlitePool,
-    /// ) -> Result<Response, Box<dyn std::error::Error>> {
-    ///     let transaction = pool.begin_with("BEGIN IMMEDIATE").await?;
-    ///     let mut work = store.enlist(&idempotency, transaction).await?;
-    ///     sqlx::query("INSERT INTO charges (amount) VALUES (4500)")
+    /// #[derive(Clone)]
+    /// struct App {
+    ///     store: SqliteStore, // that of the layer
+    ///     pool: sqlx::SqlitePool,  // of the same database
+    /// }
+    ///
+    /// async fn charge(State(app): State<App>, idempotency: Idempotency) -> Result<Response, NotDone> {
+    ///     let psp_key = idempotency.derive("stripe"); // what takes its time comes first
+    ///     let transaction = app.pool.begin_with("BEGIN IMMEDIATE").await?;
+    ///     let mut work = app.store.enlist(&idempotency, transaction).await?;
+    ///     sqlx::query("INSERT INTO charges (psp_key, amount) VALUES ($1, 4500)")
+    ///         .bind(psp_key.as_str())
     ///         .execute(&mut *work)
     ///         .await?;
     ///     Ok(work.commit((StatusCode::CREATED, "charged")).await?)
+    /// }
+    ///
+    /// /// Nothing was committed, so nothing is to be recorded: a retry runs again. Where
+    /// /// the commit itself was cut off, the layer answers what the record says.
+    /// struct NotDone(Box<dyn std::error::Error + Send + Sync>);
+    ///
+    /// impl<E: std::error::Error + Send + Sync + 'static> From<E> for NotDone {
+    ///     fn from(error: E) -> Self {
+    ///         Self(Box::new(error))
+    ///     }
+    /// }
+    ///
+    /// impl IntoResponse for NotDone {
+    ///     fn into_response(self) -> Response {
+    ///         eprintln!("not charged: {}", self.0);
+    ///         (StatusCode::SERVICE_UNAVAILABLE, Recording::Forget, "try again").into_response()
+    ///     }
+    /// }
+    ///
+    /// fn router(app: App, idempotency: IdempotencyLayer) -> Router {
+    ///     let charge = post(charge).layer(idempotency);
+    ///     Router::new().route("/v1/charges", charge).with_state(app)
     /// }
     /// ```
     ///
