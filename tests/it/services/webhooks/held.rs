@@ -13,7 +13,7 @@ async fn postgres() {
 #[cfg(feature = "redis")]
 #[tokio::test]
 async fn redis() {
-    for_each_ending("BEGIN IMMEDIATE", || Site::redis()).await;
+    for_each_ending("BEGIN IMMEDIATE", Site::redis).await;
 }
 
 async fn for_each_ending<F: Future<Output = Site>>(lock: &'static str, site: impl Fn() -> F) {

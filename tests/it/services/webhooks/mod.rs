@@ -73,7 +73,8 @@ impl Hook {
 
     /// What the service says of an event.
     async fn ask(self, service: &Service, id: &str) -> Answer {
-        let encoded: String = id.bytes().map(|byte| format!("%{byte:02X}")).collect();
+        let encoded: Vec<_> = id.bytes().map(|byte| format!("%{byte:02X}")).collect();
+        let encoded = encoded.concat();
         let target = format!("/events/{}/{encoded}", self.provider);
         service.get(&target).anonymous().send().await
     }
