@@ -32,6 +32,7 @@ async fn what_a_lagging_replica_has_not_got_is_answered_from_the_archive() {
 
         let killed = Instant::now();
         master.kill().await;
+        load.is_archived_but(1).await;
         replica.promote().await;
         address.lead_to(&replica.url());
         let led = Instant::now();

@@ -79,6 +79,13 @@ impl Load {
         self.wait_for(again).await;
     }
 
+    /// What was under way has come to its end, but for so many that are held.
+    pub(super) async fn is_archived_but(&mut self, held: usize) {
+        let services = Arc::clone(&self.services);
+        let archived = async move { services.archive_all_but(held).await };
+        self.wait_for(archived).await;
+    }
+
     /// No process can claim a key now, and none runs for it. Its clients may be
     /// told no more than that what they ask for is in progress: a server that
     /// takes no writes says so too.

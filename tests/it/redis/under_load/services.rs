@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use axum::response::{IntoResponse as _, Response};
 use axum_idempotency::{
     ArchiveLookup,
-    archive::SqliteArchive,
+    archive::{Archive as _, SqliteArchive},
     store::redis::{RedisStore, RedisStoreBuilder},
 };
 use http::{
@@ -17,7 +17,7 @@ use tempfile::TempDir;
 use tokio::time::{Instant, sleep};
 
 use super::{Ledger, ledger::Effect};
-use crate::support::{Backend, FaultyArchive, FaultyStore, Shop, Work};
+use crate::support::{Backend, FaultyArchive, FaultyStore, Shop, Work, scoped};
 
 /// Layers that know nothing of each other but a Redis and an archive, which they
 /// ask for all keys.
@@ -63,6 +63,26 @@ impl Services {
             shops,
             ledger,
             _dir: dir,
+        }
+    }
+}
+
+impl Services {
+    /// Waits until the archive has the outcomes of all executions but so many, which
+    /// are held.
+    pub(super) async fn archive_all_but(&self, held: usize) {
+        let archive = &self.shops[0].archive;
+        loop {
+            let mut missing = 0;
+            for (key, entry) in self.ledger.entries() {
+                let found = archive.lookup(scoped("alice", &key), None).await;
+                let is_there = found.expect("the archive answers").is_some();
+                missing += usize::from(!entry.effects.is_empty() && !is_there);
+            }
+            if missing <= held {
+                return;
+            }
+            sleep(CHARGING).await;
         }
     }
 }
