@@ -10,10 +10,11 @@ use std::{
 
 use axum_idempotency::{
     FoundState, ResourceId, Ttl,
-    worker::{Delivery, Job, Worker, WorkerBuilder, WorkerError},
+    worker::{Delivery, Worker, WorkerBuilder, WorkerError},
 };
 
-use crate::support::{Backend, Fault, FaultyStore, Verb, on_every_backend, on_tokio_time, ulid_of};
+use crate::support::{Backend, Fault, Verb, on_every_backend, on_tokio_time, ulid_of};
+use crate::workers::{claimed, done, is_in_flight, worker, worker_with};
 
 on_every_backend!(
     a_sweep_before_the_claim_of_a_late_message_hides_nothing,
@@ -31,44 +32,6 @@ on_tokio_time!(
     a_shutdown_that_does_not_wait_long_enough_says_so,
 );
 
-fn worker_with(
-    backend: &Backend,
-    settings: impl FnOnce(WorkerBuilder) -> WorkerBuilder,
-) -> (Worker, FaultyStore) {
-    let store = backend.process();
-    let worker = Worker::builder("payouts", store.clone()).archive(backend.archive());
-    let worker = settings(worker).build().expect("settings that work");
-    (worker, store)
-}
-
-/// A worker as another process has it.
-fn worker(backend: &Backend) -> Worker {
-    worker_with(backend, |worker| worker).0
-}
-
-async fn claimed(worker: &Worker, id: &str) -> Job {
-    match worker.claim(id).await.expect("the store answers") {
-        Delivery::Claimed(job) => job,
-        other => panic!("{id} is to be done, and is {other:?}"),
-    }
-}
-
-async fn is_done(worker: &Worker, id: &str) {
-    let delivery = worker.claim(id).await.expect("the store answers");
-    assert!(
-        matches!(delivery, Delivery::Done(_)),
-        "{id} has been done, and is {delivery:?}"
-    );
-}
-
-async fn is_in_flight(worker: &Worker, id: &str) {
-    let delivery = worker.claim(id).await.expect("the store answers");
-    assert!(
-        matches!(delivery, Delivery::InFlight { .. }),
-        "{id} is under way, and is {delivery:?}"
-    );
-}
-
 /// 1. The record has expired; a redelivery is on its way to the store.
 /// 2. The sweep moves the record into the archive.
 /// 3. The claim is fresh, and the archive knows better.
@@ -78,7 +41,7 @@ async fn a_sweep_before_the_claim_of_a_late_message_hides_nothing(backend: Backe
     job.complete(None).await.expect("it is recorded");
     backend.clock.advance(DAY);
     let claiming = store.hold_before(Verb::Claim);
-    let delivery = tokio::spawn(async move { is_done(&late, "m").await });
+    let delivery = tokio::spawn(async move { done(&late, "m").await });
     claiming.reached().await;
     assert_eq!(backend.sweep().await, 1);
     claiming.open();
@@ -100,7 +63,7 @@ async fn a_sweep_after_the_claim_of_a_late_message_without_an_outcome_hides_noth
     let job = delivery.await.expect("it is to be done");
     assert!(job.idempotency().attempt() > 1, "it may have been done");
     job.complete(None).await.expect("it is recorded");
-    is_done(&worker(&backend), "m").await;
+    done(&worker(&backend), "m").await;
 }
 
 /// Whoever is told that an outcome stands can rely on it, and who is not will
@@ -119,7 +82,7 @@ async fn a_job_that_ends_after_its_record_has_expired_is_not_lost_track_of(backe
         let told = job.complete(ResourceId::new("po_1")).await;
         store.heal(Verb::Renew);
         match told {
-            Ok(()) => is_done(&other, &id).await,
+            Ok(()) => drop(done(&other, &id).await),
             Err(WorkerError::Superseded) => {
                 let again = other.claim(&id).await.expect("the store answers");
                 let is_told = match &again {
@@ -132,7 +95,7 @@ async fn a_job_that_ends_after_its_record_has_expired_is_not_lost_track_of(backe
                 if let Delivery::Claimed(again) = again {
                     again.complete(None).await.expect("it is recorded");
                 }
-                is_done(&other, &id).await;
+                done(&other, &id).await;
             }
             Err(other) => panic!("swept {is_swept}: {other:?}"),
         }
@@ -175,7 +138,7 @@ async fn a_job_may_end_outside_its_runtime(backend: Backend) {
     let (job, given_back) = (claimed(&one, "m").await, claimed(&one, "n").await);
     let completed = elsewhere(move || wait_for(job.complete(None))).await;
     completed.expect("it is recorded");
-    is_done(&other, "m").await;
+    done(&other, "m").await;
     assert!(elsewhere(move || wait_for(given_back.release())).await);
     let again = claimed(&other, "n").await;
     assert_eq!(again.idempotency().attempt(), 1, "nothing had been done");
@@ -221,7 +184,7 @@ async fn workers_with_different_lifetimes_know_each_others_messages(backend: Bac
         }
         for worker in [&brief, &beside, &apart] {
             for id in ids.iter().chain([&longer]) {
-                is_done(worker, id).await;
+                done(worker, id).await;
             }
         }
     }
@@ -258,7 +221,7 @@ async fn a_job_that_hangs_is_taken_over_in_its_own_process(backend: Backend) {
     assert_eq!(winner.idempotency().attempt(), 2, "it may have been done");
     is_in_flight(&worker, "m").await;
     winner.complete(None).await.expect("it is recorded");
-    is_done(&worker, "m").await;
+    done(&worker, "m").await;
     let told = hanging.complete(None).await;
     assert_eq!(told, Err(WorkerError::Superseded));
 }

@@ -37,7 +37,7 @@ on_tokio_time!(
     shutdown_waits_for_jobs,
 );
 
-fn worker_with(
+pub(crate) fn worker_with(
     backend: &Backend,
     settings: impl FnOnce(WorkerBuilder) -> WorkerBuilder,
 ) -> (Worker, FaultyStore) {
@@ -48,25 +48,25 @@ fn worker_with(
 }
 
 /// A worker as another process has it.
-fn worker(backend: &Backend) -> Worker {
+pub(crate) fn worker(backend: &Backend) -> Worker {
     worker_with(backend, |worker| worker).0
 }
 
-async fn claimed(worker: &Worker, id: &str) -> Job {
+pub(crate) async fn claimed(worker: &Worker, id: &str) -> Job {
     match worker.claim(id).await.expect("the store answers") {
         Delivery::Claimed(job) => job,
         other => panic!("{id} is to be done, and is {other:?}"),
     }
 }
 
-async fn done(worker: &Worker, id: &str) -> Done {
+pub(crate) async fn done(worker: &Worker, id: &str) -> Done {
     match worker.claim(id).await.expect("the store answers") {
         Delivery::Done(done) => done,
         other => panic!("{id} has been done, and is {other:?}"),
     }
 }
 
-async fn is_in_flight(worker: &Worker, id: &str) {
+pub(crate) async fn is_in_flight(worker: &Worker, id: &str) {
     match worker.claim(id).await.expect("the store answers") {
         Delivery::InFlight { retry_after } => {
             let allowed = Duration::from_secs(1)..=LEASE;
