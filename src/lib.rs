@@ -205,6 +205,7 @@ mod handle;
 mod handler;
 mod identity;
 mod in_force;
+pub mod inspect;
 mod key;
 mod layer;
 mod leases;

@@ -21,6 +21,7 @@ use async_trait::async_trait;
 use jiff::Timestamp;
 
 use crate::{
+    inspect::InspectArchive,
     record::{ResourceId, Tombstone},
     scope::ScopedKey,
     store::{StoreError, StoreIdentity},
@@ -84,5 +85,10 @@ pub trait Archive: fmt::Debug + Send + Sync + 'static {
     async fn prepare(&self, from: Timestamp, until: Timestamp) -> Result<(), StoreError> {
         let _room_for_any = (from, until);
         Ok(())
+    }
+
+    /// What the archive can tell an operator. Default: nothing.
+    fn inspect(&self) -> Option<&dyn InspectArchive> {
+        None
     }
 }

@@ -51,6 +51,7 @@ use uuid::Uuid;
 use crate::{
     archive::Archive,
     claim::{Claim, ClaimRequest},
+    inspect::InspectStore,
     record::{Completion, ExpiredRecord, OwnerToken, Record},
     scope::ScopedKey,
 };
@@ -146,6 +147,11 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     /// Finishes what was accepted, then refuses further calls with
     /// [`StoreErrorKind::Unavailable`].
     async fn close(&self);
+
+    /// What the store can tell an operator. Default: nothing.
+    fn inspect(&self) -> Option<&dyn InspectStore> {
+        None
+    }
 }
 
 /// Sweeps between two databases: the archive is written first, then those live

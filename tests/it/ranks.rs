@@ -15,7 +15,7 @@ const RANKS: [&str; 13] = [
     "fingerprint",
     "record",
     "body claim handler rejection resource",
-    "archive+store client policy",
+    "archive+inspect+store client policy",
     "archivist conformance flights in_force leases sweep",
     "outcome",
     "pending",
