@@ -209,6 +209,10 @@ pub mod inspect;
 mod key;
 mod layer;
 mod leases;
+#[cfg(feature = "metrics")]
+pub mod metrics;
+#[cfg(not(feature = "metrics"))]
+mod metrics;
 mod outcome;
 #[cfg(feature = "postgres")]
 mod partition;

@@ -10,7 +10,7 @@ use std::{
 /// From the ground up. Modules of one row do not know each other, except those
 /// joined by `+`, whose traits name each other.
 const RANKS: [&str; 13] = [
-    "canonical clock detached identity key partition timestamp ttl",
+    "canonical clock detached identity key metrics partition timestamp ttl",
     "scope",
     "fingerprint",
     "record",

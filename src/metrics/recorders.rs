@@ -1,0 +1,89 @@
+//! One typed function for each thing that is counted. See `off` for what stands
+//! in for them without the feature.
+
+use std::time::Duration;
+
+use metrics::{Gauge, counter, gauge, histogram};
+
+use super::catalogue::names;
+
+/// A request that a policy covers has its outcome.
+pub(crate) fn request(outcome: &'static str) {
+    counter!(names::REQUESTS, "outcome" => outcome).increment(1);
+}
+
+/// A late retry was refused.
+pub(crate) fn expired_replay() {
+    counter!(names::EXPIRED_REPLAY).increment(1);
+}
+
+/// The archive was asked about a key. `found` is `None` where it did not answer.
+pub(crate) fn archive_lookup(took: Duration, found: Option<bool>) {
+    let result = match found {
+        Some(true) => "hit",
+        Some(false) => "miss",
+        None => "error",
+    };
+    histogram!(names::ARCHIVE_LOOKUP_DURATION, "result" => result).record(millis(took));
+}
+
+/// The store was called.
+pub(crate) fn store_call(call: &'static str, took: Duration, is_answered: bool) {
+    let result = if is_answered { "ok" } else { "error" };
+    histogram!(names::STORE_CALL_DURATION, "call" => call, "result" => result).record(millis(took));
+}
+
+/// A group of calls went together.
+pub(crate) fn batch(statement: &'static str, rows: usize) {
+    // No batch is so large that a float could not tell.
+    #[expect(clippy::cast_precision_loss)]
+    let rows = rows as f64;
+    histogram!(names::BATCH_ROWS, "statement" => statement).record(rows);
+}
+
+/// Leases were renewed late, or not at all.
+pub(crate) fn late_renewals(leases: u64) {
+    counter!(names::LEASE_RENEWALS_LATE).increment(leases);
+}
+
+/// An outcome was not recorded, since its attempt owned the record no longer.
+pub(crate) fn fenced_completion() {
+    counter!(names::FENCED_COMPLETIONS).increment(1);
+}
+
+/// Rows went from the live store to the archive.
+pub(crate) fn archived(rows: u64) {
+    counter!(names::ARCHIVED).increment(rows);
+}
+
+/// A sweep ended in an error.
+pub(crate) fn sweep_error() {
+    counter!(names::SWEEP_ERRORS).increment(1);
+}
+
+/// An attempt owns a record for as long as this lives.
+pub(crate) struct InFlight(Gauge);
+
+impl InFlight {
+    pub(crate) fn begin() -> Self {
+        let gauge = gauge!(names::IN_FLIGHT);
+        gauge.increment(1.0);
+        Self(gauge)
+    }
+}
+
+impl Drop for InFlight {
+    fn drop(&mut self) {
+        self.0.decrement(1.0);
+    }
+}
+
+impl std::fmt::Debug for InFlight {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("InFlight")
+    }
+}
+
+fn millis(time: Duration) -> f64 {
+    time.as_secs_f64() * 1_000.0
+}
