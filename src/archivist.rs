@@ -10,6 +10,7 @@ use tokio::sync::oneshot;
 
 use crate::{
     archive::Archive,
+    metrics,
     record::Tombstone,
     store::{StoreError, StoreErrorKind},
 };
@@ -72,8 +73,14 @@ impl Archivist {
         // A repetition may wait beside what it repeats.
         tombstones.sort_by_key(|row| (row.key, row.expired_at));
         tombstones.dedup_by_key(|row| (row.key, row.expired_at));
+        metrics::batch("archive", tombstones.len());
         match self.archive.insert(&tombstones).await {
-            Ok(()) => rows.into_iter().for_each(|row| row.answer(Ok(()))),
+            Ok(()) => {
+                metrics::archived(tombstones.len() as u64);
+                for row in rows {
+                    row.answer(Ok(()));
+                }
+            }
             Err(error) if rows.len() == 1 => {
                 if let Some(row) = rows.pop() {
                     row.answer(Err(error));
@@ -91,6 +98,9 @@ impl Archivist {
                 for row in rows {
                     let alone = std::slice::from_ref(&row.tombstone);
                     let inserted = self.archive.insert(alone).await;
+                    if inserted.is_ok() {
+                        metrics::archived(1);
+                    }
                     row.answer(inserted);
                 }
             }

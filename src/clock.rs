@@ -97,7 +97,6 @@ pub(crate) fn after(time: Timestamp, span: Duration) -> Timestamp {
 }
 
 /// `time - span`, stopping at the beginning of the calendar.
-#[cfg(feature = "postgres")]
 pub(crate) fn before(time: Timestamp, span: Duration) -> Timestamp {
     to_micros(time.checked_sub(span).unwrap_or(Timestamp::MIN))
 }

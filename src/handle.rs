@@ -44,6 +44,8 @@ impl StoreHandle {
         if let Some(handle) = handles.get(&identity).and_then(Weak::upgrade) {
             return handle;
         }
+        #[cfg(feature = "metrics")]
+        let store: Arc<dyn Store> = Arc::new(crate::metered::Metered(store));
         let tasks = TaskTracker::new();
         let handle = Arc::new(Self {
             flights: Arc::new(Flights::new()),

@@ -14,6 +14,7 @@ use tokio::{sync::Notify, task::JoinHandle, time::Instant};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
+    metrics,
     record::OwnerToken,
     scope::ScopedKey,
     store::{Renewal, Renewed, Store},
@@ -159,12 +160,13 @@ impl Leases {
 
     /// Whether one was passed over, and has to be asked for again.
     fn renewed(&self, renewals: &[Renewal], answers: &[Renewed], asked: Instant) -> bool {
-        let mut passed_over = false;
+        let (mut passed_over, mut late) = (false, 0);
         for (renewal, answer) in renewals.iter().zip(answers) {
             let mut shard = self.shard(renewal.token);
             match answer {
                 Renewed::Until(_) => {
                     if let Some(held) = shard.get_mut(&renewal.token) {
+                        late += u64::from(held.is_late(asked));
                         held.granted = asked;
                     }
                 }
@@ -179,6 +181,9 @@ impl Leases {
                 }
             }
         }
+        if late > 0 {
+            metrics::late_renewals(late);
+        }
         passed_over
     }
 
@@ -192,6 +197,7 @@ impl Leases {
             for held in shard.values() {
                 if held.granted + held.lease <= now && !held.lost.is_cancelled() {
                     tracing::warn!(scoped_key = %held.key, "lease lapsed: it could not be renewed");
+                    metrics::late_renewals(1);
                     held.lost.cancel();
                 }
                 if held.until <= now {
@@ -231,6 +237,12 @@ impl Leases {
 }
 
 impl Held {
+    /// Whether a renewal at `asked` comes twice as late as it was due, or later.
+    /// One that had lapsed has been counted.
+    fn is_late(&self, asked: Instant) -> bool {
+        self.granted + self.lease * 2 / 3 < asked && !self.lost.is_cancelled()
+    }
+
     fn due(&self) -> Instant {
         self.granted + self.lease / 3
     }

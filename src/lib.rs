@@ -210,6 +210,8 @@ mod key;
 mod layer;
 mod leases;
 #[cfg(feature = "metrics")]
+mod metered;
+#[cfg(feature = "metrics")]
 pub mod metrics;
 #[cfg(not(feature = "metrics"))]
 mod metrics;
@@ -220,6 +222,7 @@ mod pending;
 mod policy;
 mod record;
 mod rejection;
+mod request_outcome;
 mod resource;
 mod scope;
 pub mod store;
@@ -248,6 +251,7 @@ pub use crate::{
         Tombstone,
     },
     rejection::{LateRetry, Rejection, Retry},
+    request_outcome::RequestOutcome,
     scope::{InvalidScopedKey, Principal, Scope, ScopeSecret, ScopedKey},
     sweep::{RunningSweeper, Sweeper, Swept},
     ttl::{Ttl, TtlBuilder, TtlError},

@@ -16,6 +16,7 @@ use tokio_util::task::TaskTracker;
 use crate::{
     flights::{Ending, Leader},
     leases::HeldLease,
+    metrics,
     outcome::Outcome,
     record::OwnerToken,
     scope::ScopedKey,
@@ -191,6 +192,7 @@ fn settle(pending: Pending, answer: Fenced) -> Option<Pending> {
         (Call::Complete(_, ending), Fenced::Owner) => ending,
         (Call::Complete(..), Fenced::Stale) => {
             if pending.claim_may_land_until.is_none() {
+                metrics::fenced_completion();
                 tracing::error!(scoped_key = %pending.key, "outcome not recorded: another attempt has taken over or the record has expired");
             }
             Ending::Gone

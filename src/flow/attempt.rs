@@ -4,7 +4,7 @@ use axum::{body::Body, extract::OriginalUri};
 use http::{Request, Uri, header::ACCEPT_ENCODING, request::Parts};
 use jiff::Timestamp;
 
-use super::Setup;
+use super::{Observed, Setup};
 use crate::{
     body::{Replayed, Unheld, Whole, read_request},
     fingerprint::{Comparison, Fingerprint, FingerprintInput, FingerprintOptions},
@@ -28,6 +28,7 @@ pub(super) struct Attempt {
     pub(super) key_timestamp: Option<Timestamp>,
     /// An earlier attempt may have run whose record is gone from the store.
     pub(super) has_earlier: bool,
+    pub(super) observed: Observed,
 }
 
 /// What becomes of a request that the policy covers.
@@ -44,6 +45,7 @@ impl Attempt {
     pub(super) async fn prepare(
         setup: &Setup,
         request: Box<Request<Body>>,
+        observed: &Observed,
     ) -> Result<Prepared, Rejection> {
         let (parts, body) = request.into_parts();
         let parts = Box::new(parts);
@@ -72,15 +74,22 @@ impl Attempt {
             let principal = principal()?;
             (key, principal, hold(body, limit).await?)
         };
+        let observed = observed.clone();
         Ok(Prepared::Keyed(Box::new(Self::identify(
-            setup, parts, body, key, principal,
+            setup, parts, body, key, principal, observed,
         ))))
     }
 
     /// A message has nothing but its key.
-    pub(super) fn of_message(setup: &Setup, key: IdempotencyKey, principal: Principal) -> Self {
+    pub(super) fn of_message(
+        setup: &Setup,
+        key: IdempotencyKey,
+        principal: Principal,
+        observed: Observed,
+    ) -> Self {
         let (parts, ()) = Request::new(()).into_parts();
-        Self::identify(setup, Box::new(parts), Whole::default(), key, principal)
+        let parts = Box::new(parts);
+        Self::identify(setup, parts, Whole::default(), key, principal, observed)
     }
 
     /// Scope and fingerprint.
@@ -90,10 +99,12 @@ impl Attempt {
         body: Whole,
         key: IdempotencyKey,
         principal: Principal,
+        observed: Observed,
     ) -> Self {
         let endpoint = (&parts.method, original_uri(&parts).path());
         let secret = setup.secret.as_ref();
         let scoped_key = ScopedKey::derive(secret, setup.policy.scope, &principal, endpoint, &key);
+        observed.scoped(scoped_key);
         let input = fingerprint_input(&parts, &body, &principal);
         let fingerprint = setup.policy.fingerprint.compute(&input);
         let key_timestamp = timestamp::claimed_at_ms(key.as_str())
@@ -107,6 +118,7 @@ impl Attempt {
             fingerprint,
             key_timestamp,
             has_earlier: false,
+            observed,
         }
     }
 

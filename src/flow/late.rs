@@ -2,11 +2,15 @@
 
 use jiff::Timestamp;
 
+use tokio::time::Instant;
+
 use super::{Attempt, Setup};
 use crate::{
+    archive::Archive,
     fingerprint::Comparison,
     record::Tombstone,
     rejection::{LateRetry, Rejection},
+    store::StoreError,
 };
 
 impl Setup {
@@ -46,15 +50,28 @@ impl Setup {
         let Some(archivist) = &self.archivist else {
             return Ok(None);
         };
-        let key = attempt.scoped_key;
-        let lookup = archivist.archive().lookup(key, Some(created_at));
-        match self.in_time(lookup).await {
+        let archive = &**archivist.archive();
+        match self.look_up(archive, attempt, Some(created_at)).await {
             Ok(found) => Ok(found.filter(Tombstone::has_outcome)),
             Err(error) => {
-                tracing::error!(scoped_key = %key, error = %error.causes(), "archive lookup failed: the outcome is not known yet");
+                tracing::error!(scoped_key = %attempt.scoped_key, error = %error.causes(), "archive lookup failed: the outcome is not known yet");
                 Err(Rejection::unavailable())
             }
         }
+    }
+
+    /// What the archive knows of the key.
+    pub(super) async fn look_up(
+        &self,
+        archive: &dyn Archive,
+        attempt: &Attempt,
+        not_before: Option<Timestamp>,
+    ) -> Result<Option<Tombstone>, StoreError> {
+        let asked = Instant::now();
+        let lookup = archive.lookup(attempt.scoped_key, not_before);
+        let found = self.in_time(lookup).await;
+        attempt.observed.looked_up(asked, &found);
+        found
     }
 
     /// The answer to a late retry, from what is left of the record.

@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use tokio::time::Instant;
 use tokio_util::task::task_tracker::TaskTrackerToken;
+use tracing::Instrument as _;
 
-use super::{Attempt, Owned, Setup, record::Recorded};
+use super::{Attempt, Observed, Owned, Setup, record::Recorded};
 use crate::{
     claim::{ClaimOutcome, CompletedRecord},
     clock::between,
@@ -15,6 +16,7 @@ use crate::{
     key::IdempotencyKey,
     record::{Completion, OwnerToken},
     rejection::Rejection,
+    request_outcome::RequestOutcome,
     scope::Principal,
     store::{Fenced, Renewed, StoreError},
 };
@@ -35,8 +37,23 @@ pub(crate) async fn take(
     principal: Principal,
     key: IdempotencyKey,
 ) -> Result<Message, Rejection> {
+    let observed = Observed::begin();
+    let taken = taken(setup, principal, key, observed.clone());
+    let taken = taken.instrument(observed.span().clone()).await;
+    if let Err(rejection) = &taken {
+        observed.ended(rejection.of_message());
+    }
+    taken
+}
+
+async fn taken(
+    setup: Arc<Setup>,
+    principal: Principal,
+    key: IdempotencyKey,
+    observed: Observed,
+) -> Result<Message, Rejection> {
     let tracked = setup.handle.tasks.token();
-    let mut attempt = Attempt::of_message(&setup, key, principal);
+    let mut attempt = Attempt::of_message(&setup, key, principal, observed);
     let Role::Leader(leader) = setup
         .handle
         .flights
@@ -47,7 +64,9 @@ pub(crate) async fn take(
     };
     let token = OwnerToken::random();
     let asked = Instant::now();
-    let claim = match setup.claim_for(&mut attempt, token).await? {
+    let claimed = setup.claim_for(&mut attempt, token).await;
+    attempt.observed.claimed(asked);
+    let claim = match claimed? {
         Ok(claim) => claim,
         Err(failure) => {
             return Err(setup.refuse_unclaimed(attempt.scoped_key, leader, token, &failure));
@@ -101,35 +120,70 @@ impl Message {
 
     /// Records that the message is done, unless that was committed with its
     /// work. An error says that this attempt's outcome does not stand.
-    pub(crate) async fn complete(mut self, completion: Completion) -> Result<(), Rejection> {
+    pub(crate) async fn complete(self, completion: Completion) -> Result<(), Rejection> {
+        let observed = self.owned.observed.clone();
+        let began = Instant::now();
+        let completed = self.recorded(completion).await;
+        observed.recorded(began);
+        match completed {
+            Ok(Recorded::Own | Recorded::Earlier(_) | Recorded::Nothing) => {
+                observed.ended(RequestOutcome::Executed);
+                Ok(())
+            }
+            Ok(Recorded::Winner(record)) => {
+                observed.ended(RequestOutcome::Fenced);
+                Err(Rejection::done(&record))
+            }
+            Err(rejection) => {
+                observed.ended((&rejection).into());
+                Err(rejection)
+            }
+        }
+    }
+
+    async fn recorded(mut self, completion: Completion) -> Result<Recorded, Rejection> {
         match self.idempotency.end() {
             WorkState::Open => {}
             WorkState::Sent => self.owned.in_doubt = true,
             WorkState::Committed(committed) => {
                 self.owned.close(*committed);
-                return Ok(());
+                return Ok(Recorded::Own);
             }
         }
-        match self.owned.complete(completion).await? {
-            Recorded::Own | Recorded::Earlier(_) | Recorded::Nothing => Ok(()),
-            Recorded::Winner(record) => Err(Rejection::done(&record)),
-        }
+        self.owned.complete(completion).await
     }
 
     /// Gives the claim back, so that the message runs again. False when it has
     /// been done, or is somebody else's.
     pub(crate) async fn release(self) -> bool {
+        let observed = &self.owned.observed;
         match self.idempotency.end() {
             WorkState::Committed(committed) => {
+                observed.ended(RequestOutcome::Executed);
                 self.owned.close(*committed);
                 false
             }
-            WorkState::Open | WorkState::Sent => self.owned.release().await != Some(Fenced::Stale),
+            WorkState::Open | WorkState::Sent => {
+                let released = self.owned.release().await;
+                observed.ended(RequestOutcome::Forgotten);
+                released != Some(Fenced::Stale)
+            }
         }
     }
 }
 
 impl Rejection {
+    /// A message that is done is taken off its queue.
+    fn of_message(&self) -> RequestOutcome {
+        match self {
+            Self::ResponseNotKept { .. } => RequestOutcome::Acknowledged,
+            Self::KeyExpired(late) if late.original_status.is_some() => {
+                RequestOutcome::Acknowledged
+            }
+            other => other.into(),
+        }
+    }
+
     /// What is known of a message that is done.
     fn done(record: &CompletedRecord) -> Self {
         Self::ResponseNotKept {

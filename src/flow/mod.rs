@@ -26,6 +26,7 @@ use crate::{
     policy::{Policy, StoreDown},
     record::OwnerToken,
     rejection::Rejection,
+    request_outcome::RequestOutcome,
     scope::{ScopeSecret, ScopedKey},
     store::{Keeps, StoreError, StoreErrorKind},
 };
@@ -36,18 +37,22 @@ mod follow;
 mod host;
 mod late;
 mod message;
+mod observe;
 mod owned;
 mod record;
 mod response;
 mod run;
 
-pub(crate) use self::message::{Message, take};
 use self::{
     attempt::{Attempt, Prepared},
     follow::Waiting,
     owned::Owned,
     record::Answer,
     run::Ran,
+};
+pub(crate) use self::{
+    message::{Message, take},
+    observe::Observed,
 };
 
 /// What one layer works with.
@@ -71,30 +76,69 @@ pub(crate) enum Refusal<E> {
     Inner(E),
 }
 
+/// A response, and how it came about.
+#[derive(Debug)]
+struct Answered {
+    response: Response<Body>,
+    outcome: RequestOutcome,
+}
+
 /// How the leader of a flight got on.
 enum Led<H, E> {
-    Answered(Result<Response<Body>, Refusal<E>>),
+    Answered(Result<Answered, Refusal<E>>),
     /// The first request runs in another process; here is everything back.
     Elsewhere(Box<Attempt>, H, Claim),
 }
 
-/// Answers a request: by a replay, by a rejection, or by its handler.
+/// Answers a request: by a replay, by a rejection, or by its handler. What came
+/// of it is told to whoever watches.
 pub(crate) async fn protect<H, F, E>(
     setup: Arc<Setup>,
     request: Box<Request<Body>>,
-    mut handler: H,
+    handler: H,
     bound: Bound,
+    observed: Observed,
 ) -> Result<Response<Body>, Refusal<E>>
 where
     H: FnOnce(Request<Body>) -> F + Send + 'static,
     F: Future<Output = Result<Response<Body>, E>> + Send + 'static,
     E: Send + 'static,
 {
-    let mut attempt = match Attempt::prepare(&setup, request).await {
+    match answer(setup, request, handler, bound, &observed).await {
+        Ok(answered) => {
+            observed.ended(answered.outcome);
+            Ok(answered.response)
+        }
+        Err(refusal) => {
+            match &refusal {
+                Refusal::Rejected(rejection) => observed.refused(rejection),
+                Refusal::Inner(_) => observed.ended(RequestOutcome::Failed),
+            }
+            Err(refusal)
+        }
+    }
+}
+
+/// The way up to the claim, again and again for as long as another request has
+/// the key.
+async fn answer<H, F, E>(
+    setup: Arc<Setup>,
+    request: Box<Request<Body>>,
+    mut handler: H,
+    bound: Bound,
+    observed: &Observed,
+) -> Result<Answered, Refusal<E>>
+where
+    H: FnOnce(Request<Body>) -> F + Send + 'static,
+    F: Future<Output = Result<Response<Body>, E>> + Send + 'static,
+    E: Send + 'static,
+{
+    let mut attempt = match Attempt::prepare(&setup, request, observed).await {
         Ok(Prepared::Keyed(attempt)) => attempt,
         Ok(Prepared::PassThrough(request)) => {
             let passed = Box::pin(handler(*request)).await;
-            return passed.map_err(Refusal::Inner);
+            let passed = passed.map_err(Refusal::Inner);
+            return passed.map(Answered::by(RequestOutcome::NoKey));
         }
         Err(rejection) => return Err(Refusal::Rejected(rejection)),
     };
@@ -104,7 +148,7 @@ where
         let leader = match flights.join(attempt.scoped_key, &attempt.fingerprint) {
             Role::Leader(leader) => leader,
             Role::Follower(flight) => match waiting.follow(&setup, &attempt, &flight).await {
-                Ok(Some(replay)) => return Ok(replay),
+                Ok(Some(replay)) => return Ok(Answered::by(RequestOutcome::Replayed)(replay)),
                 Ok(None) => continue,
                 Err(rejection) => return Err(Refusal::Rejected(rejection)),
             },
@@ -149,6 +193,7 @@ where
         Ok(claimed) => claimed,
         Err(rejection) => return Led::Answered(Err(Refusal::Rejected(rejection))),
     };
+    attempt.observed.claimed(asked);
     let claim = match claimed {
         Ok(claim) => claim,
         Err(failure) => {
@@ -167,7 +212,8 @@ where
         ClaimOutcome::Completed(record) => {
             let record = Arc::new(*record);
             leader.end(Ending::Completed(Arc::clone(&record)));
-            return Led::Answered(setup.replay(&record).map_err(Refusal::Rejected));
+            let replay = setup.replay(&record).map_err(Refusal::Rejected);
+            return Led::Answered(replay.map(Answered::by(RequestOutcome::Replayed)));
         }
         ClaimOutcome::Mismatch => Rejection::KeyReused,
         ClaimOutcome::Expired(tombstone) => Box::pin(setup.expired(&attempt, *tombstone)).await,
@@ -176,7 +222,7 @@ where
         }
         ClaimOutcome::Refused(reason) => Rejection::KeyInvalid { reason },
     };
-    Led::Answered(setup.acknowledge(rejection).map_err(Refusal::Rejected))
+    Led::Answered(setup.acknowledged(rejection))
 }
 
 /// Archive, handler, record, response: the way of an attempt that owns its
@@ -185,7 +231,7 @@ async fn execute<H, F, E>(
     mut owned: Box<Owned>,
     mut attempt: Box<Attempt>,
     handler: H,
-) -> Result<Response<Body>, Refusal<E>>
+) -> Result<Answered, Refusal<E>>
 where
     H: FnOnce(Request<Body>) -> F,
     F: Future<Output = Result<Response<Body>, E>>,
@@ -195,7 +241,7 @@ where
         let setup = Arc::clone(&owned.setup);
         owned = match Box::pin(owned.cleared(&mut attempt)).await {
             Ok(owned) => owned,
-            Err(rejection) => return setup.acknowledge(rejection).map_err(Refusal::Rejected),
+            Err(rejection) => return setup.acknowledged(rejection),
         };
     }
     let (owned, response) = match owned.run(attempt, handler).await? {
@@ -203,7 +249,7 @@ where
         Ran::Settled(answer) => return Ok(answer),
     };
     match Box::pin(owned.record(response)).await {
-        Ok(Answer::Own(response) | Answer::Winner(response)) => Ok(response),
+        Ok(Answer::Own(answered) | Answer::Stored(answered)) => Ok(answered),
         Err(rejection) => Err(Refusal::Rejected(rejection)),
     }
 }
@@ -217,7 +263,7 @@ async fn unclaimed<H, F, E>(
     token: OwnerToken,
     failure: ClaimFailure,
     handler: H,
-) -> Result<Response<Body>, Refusal<E>>
+) -> Result<Answered, Refusal<E>>
 where
     H: FnOnce(Request<Body>) -> F,
     F: Future<Output = Result<Response<Body>, E>>,
@@ -230,7 +276,14 @@ where
     let error = failure.error.causes();
     let so_far = setup.handle.unprotected.fetch_add(1, Ordering::Relaxed) + 1;
     tracing::error!(scoped_key = %attempt.scoped_key, %error, so_far, "claim failed: running without protection");
-    run::run_unprotected(setup, attempt, leader, token, claim_may_land_until, handler).await
+    let ran = run::run_unprotected(setup, attempt, leader, token, claim_may_land_until, handler);
+    ran.await.map(Answered::by(RequestOutcome::Unprotected))
+}
+
+impl Answered {
+    fn by(outcome: RequestOutcome) -> impl FnOnce(Response<Body>) -> Self {
+        move |response| Self { response, outcome }
+    }
 }
 
 /// Why a claim has no answer.
@@ -242,6 +295,12 @@ struct ClaimFailure {
 }
 
 impl Setup {
+    /// The answer to a request that is not to run.
+    fn acknowledged<E>(&self, rejection: Rejection) -> Result<Answered, Refusal<E>> {
+        let acknowledgement = self.acknowledge(rejection).map_err(Refusal::Rejected);
+        acknowledgement.map(Answered::by(RequestOutcome::Acknowledged))
+    }
+
     async fn claim(&self, attempt: &Attempt, token: OwnerToken) -> Result<Claim, ClaimFailure> {
         let unsent = |error| ClaimFailure { error, sent: false };
         let sent = |error| ClaimFailure { error, sent: true };

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use tokio::time::Instant;
 
-use super::{Attempt, Setup};
+use super::{Attempt, Observed, Setup};
 use crate::{
     archive::Archive,
     claim::Lease,
@@ -16,6 +16,7 @@ use crate::{
     handler::{Idempotency, Identity},
     key::IdempotencyKey,
     leases::HeldLease,
+    metrics::InFlight,
     pending::{Call, Pending},
     record::{Completion, OwnerToken, Tombstone},
     rejection::{LateRetry, Rejection},
@@ -46,6 +47,8 @@ pub(super) struct Owned {
     granted: Instant,
     /// The store's clock at the claim.
     now: Timestamp,
+    pub(super) observed: Observed,
+    _in_flight: InFlight,
 }
 
 impl Owned {
@@ -63,6 +66,7 @@ impl Owned {
             .leases
             .hold(attempt.scoped_key, token, length, asked);
         leader.running(lease.is_speculative());
+        attempt.observed.attempt(attempt.number(lease.attempt));
         if lease.attempt > 1 {
             tracing::warn!(scoped_key = %attempt.scoped_key, attempt = lease.attempt, "takeover: an earlier attempt ended without an outcome");
         }
@@ -80,6 +84,8 @@ impl Owned {
             claimed: asked,
             granted: asked,
             now,
+            observed: attempt.observed.clone(),
+            _in_flight: InFlight::begin(),
             setup,
         })
     }
@@ -137,9 +143,9 @@ impl Owned {
         let not_before = attempt
             .key_timestamp
             .filter(|timestamp| *timestamp <= self.now);
-        let lookup = archive.lookup(self.scoped_key, not_before);
         let reruns = self.setup.reruns();
-        match self.setup.in_time(lookup).await {
+        let found = self.setup.look_up(&*archive, attempt, not_before).await;
+        match found {
             Err(error) => {
                 tracing::error!(scoped_key = %self.scoped_key, error = %error.causes(), "archive lookup failed: nothing runs");
                 self.give_back().await;

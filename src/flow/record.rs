@@ -4,16 +4,19 @@ use std::sync::Arc;
 
 use axum::body::Body;
 use http::{HeaderMap, Response};
+use tokio::time::Instant;
 
-use super::{Refusal, Setup, owned::Owned, response::first_answer};
+use super::{Answered, Refusal, Setup, owned::Owned, response::first_answer};
 use crate::{
     claim::CompletedRecord,
     flights::Ending,
     handler::Committed,
+    metrics,
     outcome::{ArchiveFirst, Outcome, with_outcome},
     pending::{Call, Pending},
     record::{Completion, Record, RecordState, Tombstone},
     rejection::Rejection,
+    request_outcome::RequestOutcome,
     scope::ScopedKey,
     store::{Fenced, StoreError},
 };
@@ -27,20 +30,29 @@ impl Owned {
     ) -> Result<Answer, Rejection> {
         let setup = Arc::clone(&self.setup);
         let expires_at = self.lease.expires_at;
-        let (recorded, mut response) = match setup.kept(response).await {
-            (None, response) => (Box::pin(self.forget()).await?, response),
-            (Some(completion), response) => (self.complete(completion).await?, response),
+        let observed = self.observed.clone();
+        let (kept, mut response) = setup.kept(response).await;
+        let began = Instant::now();
+        let recorded = match kept {
+            None => Box::pin(self.forget()).await,
+            Some(completion) => self.complete(completion).await,
         };
-        match recorded {
+        observed.recorded(began);
+        let (record, outcome) = match recorded? {
             Recorded::Own => {
                 setup.mark_expiry(&mut response, expires_at);
-                Ok(Answer::Own(response))
+                let own = Answered::by(RequestOutcome::Executed)(response);
+                return Ok(Answer::Own(own));
             }
-            Recorded::Nothing => Ok(Answer::Own(response)),
-            Recorded::Earlier(record) | Recorded::Winner(record) => {
-                setup.replay(&record).map(Answer::Winner)
+            Recorded::Nothing => {
+                let own = Answered::by(RequestOutcome::Forgotten)(response);
+                return Ok(Answer::Own(own));
             }
-        }
+            Recorded::Earlier(record) => (record, RequestOutcome::Executed),
+            Recorded::Winner(record) => (record, RequestOutcome::Fenced),
+        };
+        let stored = setup.replay(&record).map(Answered::by(outcome));
+        stored.map(Answer::Stored)
     }
 
     /// Nothing is recorded, so that a retry runs again; unless another attempt
@@ -194,6 +206,7 @@ impl Owned {
             }
             _ => {}
         }
+        metrics::fenced_completion();
         tracing::error!(scoped_key = %self.scoped_key, attempt = self.lease.attempt, "fenced: this attempt's outcome is not recorded");
         let created_at = self.lease.created_at;
         if let Ok(Some(winner)) = winner
@@ -239,9 +252,10 @@ pub(super) enum Recorded {
 /// Whose response leaves.
 #[derive(Debug)]
 pub(super) enum Answer {
-    Own(Response<Body>),
-    /// That of the attempt that took over.
-    Winner(Response<Body>),
+    Own(Answered),
+    /// What the record holds: that of the attempt that took over, or its own of
+    /// a commit that nobody saw end.
+    Stored(Answered),
 }
 
 impl Setup {

@@ -9,7 +9,7 @@ use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    Attempt, Refusal, Setup,
+    Answered, Attempt, Refusal, Setup,
     owned::Owned,
     record::Answer,
     response::{first_answer, message, server_error},
@@ -20,6 +20,7 @@ use crate::{
     pending::{Call, Pending},
     record::OwnerToken,
     rejection::Rejection,
+    request_outcome::RequestOutcome,
 };
 
 impl Owned {
@@ -37,13 +38,16 @@ impl Owned {
         let until = self.claimed + self.setup.policy.max_lease;
         let idempotency = self.idempotency(&attempt);
         let ran = timeout_at(until, guarded(attempt, idempotency.clone(), handler));
+        let began = Instant::now();
         let ran = Box::pin(ran).await;
+        self.observed.ran(began);
         match idempotency.end() {
             WorkState::Open => {}
             WorkState::Sent => self.in_doubt = true,
             WorkState::Committed(committed) => {
                 let answered = ran.ok().and_then(Result::ok).and_then(Result::ok);
                 let answer = self.committed(*committed, answered);
+                let answer = answer.map(Answered::by(RequestOutcome::Executed));
                 return answer.map(Ran::Settled).map_err(Refusal::Rejected);
             }
         }
@@ -56,7 +60,7 @@ impl Owned {
             // what stands for it.
             Ok(Ok(Err(error))) => match Box::pin(self.record(failure(&idempotency))).await {
                 Ok(Answer::Own(_)) => Err(Refusal::Inner(error)),
-                Ok(Answer::Winner(replay)) => Ok(Ran::Settled(replay)),
+                Ok(Answer::Stored(answered)) => Ok(Ran::Settled(answered)),
                 Err(fenced) => Err(Refusal::Rejected(fenced)),
             },
             Ok(Err(panic)) => {
@@ -80,7 +84,7 @@ pub(super) enum Ran {
     Answered(Box<Owned>, Response<Body>),
     /// The record has its outcome already, and this is the answer: its own,
     /// committed with its work, or that of another attempt.
-    Settled(Response<Body>),
+    Settled(Answered),
 }
 
 /// Runs the handler although the store did not answer the claim, as the policy

@@ -11,11 +11,12 @@ use bytes::Bytes;
 use http::{Request, Response};
 use http_body::Body as HttpBody;
 use tower_service::Service;
+use tracing::Instrument as _;
 
 use super::{future::ResponseFuture, problem::Problems};
 use crate::{
     detached::Detachable,
-    flow::{Refusal, Setup, protect},
+    flow::{Observed, Refusal, Setup, protect},
     policy::MissingKey,
 };
 
@@ -79,18 +80,21 @@ where
         let mut inner = std::mem::replace(&mut self.inner, clone);
         let setup = Arc::clone(&self.setup);
         let problems = Arc::clone(&self.problems);
-        ResponseFuture::protect(Detachable::new(|bound| async move {
+        let observed = Observed::begin();
+        let span = observed.span().clone();
+        let work = |bound| async move {
             let handler = move |request| async move {
                 inner
                     .call(request)
                     .await
                     .map(|response| response.map(Body::new))
             };
-            match protect(setup, request, handler, bound).await {
+            match protect(setup, request, handler, bound, observed).await {
                 Ok(response) => Ok(response),
                 Err(Refusal::Rejected(rejection)) => Ok(problems.render(&rejection)),
                 Err(Refusal::Inner(error)) => Err(error),
             }
-        }))
+        };
+        ResponseFuture::protect(Detachable::new(|bound| work(bound).instrument(span)))
     }
 }

@@ -10,7 +10,7 @@
 //! | --- | --- | --- | --- | --- |
 //! | `idempotency_requests_total` | counter | requests | `outcome` | Requests that a policy covers, by their [outcome](crate::RequestOutcome). |
 //! | `idempotency_in_flight` | gauge | requests | | Attempts of this process that own a record now: handlers that run, and outcomes on their way to the store. |
-//! | `idempotency_store_call_duration_ms` | histogram | milliseconds | `call`, `result` | Calls of the live store, by the name of the method and whether it was answered (`ok`) or not (`error`). |
+//! | `idempotency_store_call_duration_ms` | histogram | milliseconds | `call`, `result` | Calls of the live store, by the name of the method; `result` is `ok`, `error`, or `given_up` where the caller had no more patience. |
 //! | `idempotency_batch_rows` | histogram | rows | `statement` | Rows of one group-committed batch: claims, completions, renewals or releases in PostgreSQL (`claim`, `complete`, `renew`, `release`), a transaction of them in SQLite (`transaction`), an insertion of outcomes into the archive beside Redis (`archive`). |
 //! | `idempotency_lease_renewals_late_total` | counter | leases | | Leases that were renewed only after two thirds of them were over, or not at all: the store is slow, or the process is short of time. |
 //! | `idempotency_fenced_completions_total` | counter | attempts | | Attempts whose outcome was not recorded because another one had taken over, or the record had expired. Each may have had its effect twice. |

@@ -8,7 +8,6 @@ pub(crate) fn expired_replay() {}
 
 pub(crate) fn archive_lookup(_took: Duration, _found: Option<bool>) {}
 
-#[cfg(any(feature = "sqlite", feature = "postgres"))]
 pub(crate) fn batch(_statement: &'static str, _rows: usize) {}
 
 pub(crate) fn late_renewals(_leases: u64) {}

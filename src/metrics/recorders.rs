@@ -28,8 +28,7 @@ pub(crate) fn archive_lookup(took: Duration, found: Option<bool>) {
 }
 
 /// The store was called.
-pub(crate) fn store_call(call: &'static str, took: Duration, is_answered: bool) {
-    let result = if is_answered { "ok" } else { "error" };
+pub(crate) fn store_call(call: &'static str, took: Duration, result: &'static str) {
     histogram!(names::STORE_CALL_DURATION, "call" => call, "result" => result).record(millis(took));
 }
 

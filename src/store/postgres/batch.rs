@@ -19,6 +19,7 @@ use super::{
 };
 use crate::{
     claim::ClaimRequest,
+    metrics,
     scope::ScopedKey,
     store::{Renewal, StoreError},
 };
@@ -88,6 +89,7 @@ where
     O: Grouped,
     Call<O>: Into<Job>,
 {
+    metrics::batch(O::STATEMENT, calls.len());
     let together = Together(calls);
     let asked = db.run_on(kept, &together).await;
     let calls = together.0;

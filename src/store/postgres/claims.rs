@@ -31,6 +31,7 @@ use crate::{
 
 impl Grouped for ClaimRequest {
     const WHAT: &'static str = "claiming a key";
+    const STATEMENT: &'static str = "claim";
 
     type Answer = Claim;
 

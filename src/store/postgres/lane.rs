@@ -49,6 +49,8 @@ use crate::{
 /// An operation on one record that can be asked together with others.
 pub(super) trait Grouped: Send + Sync + Sized + 'static {
     const WHAT: &'static str;
+    /// Its name in the metrics.
+    const STATEMENT: &'static str;
 
     type Answer: Send + 'static;
 

@@ -38,6 +38,7 @@ impl Complete {
 
 impl Grouped for Complete {
     const WHAT: &'static str = "completing a record";
+    const STATEMENT: &'static str = "complete";
 
     type Answer = Fenced;
 
@@ -99,6 +100,7 @@ pub(super) struct Release {
 
 impl Grouped for Release {
     const WHAT: &'static str = "releasing a claim";
+    const STATEMENT: &'static str = "release";
 
     type Answer = Fenced;
 
@@ -136,6 +138,7 @@ impl Grouped for Release {
 
 impl Grouped for Renewal {
     const WHAT: &'static str = "renewing leases";
+    const STATEMENT: &'static str = "renew";
 
     type Answer = Renewed;
 

@@ -25,7 +25,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::error::{Failure, is_broken, is_rolled_back, store_error};
-use crate::{clock::Clock, store::StoreError};
+use crate::{clock::Clock, metrics, store::StoreError};
 
 #[cfg(doc)]
 use crate::store::StoreErrorKind;
@@ -192,6 +192,7 @@ impl Task {
     }
 
     async fn write(&mut self, batch: &mut Vec<Box<dyn Job>>) {
+        metrics::batch("transaction", batch.len());
         let Err(undone) = self.transact(batch).await else {
             for job in batch.drain(..) {
                 job.answer();
