@@ -48,6 +48,7 @@ mod secrecy;
 mod services;
 mod settle;
 mod shutdown;
+mod spans;
 mod speculative;
 mod sqlite;
 mod status_policy;

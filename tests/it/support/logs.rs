@@ -9,7 +9,7 @@ use tracing::{
     Dispatch,
     subscriber::{DefaultGuard, NoSubscriber},
 };
-use tracing_subscriber::fmt::MakeWriter;
+use tracing_subscriber::fmt::{MakeWriter, format::FmtSpan};
 
 /// Everything that is logged on this thread while this lives, spans included.
 #[derive(Debug)]
@@ -30,6 +30,7 @@ impl Logs {
             .with_env_filter("axum_idempotency=trace")
             .with_writer(text.clone())
             .with_ansi(false)
+            .with_span_events(FmtSpan::CLOSE)
             .finish();
         Self {
             text,

@@ -19,6 +19,7 @@ pub(crate) mod redis;
 mod script;
 pub(crate) mod servers;
 mod shop;
+mod spans;
 #[cfg(feature = "sqlite")]
 mod sqlite;
 mod work;
@@ -34,6 +35,7 @@ pub(crate) use self::{
     logs::Logs,
     script::{Fault, Script, Verb},
     shop::{Line, Opening, Shop},
+    spans::{Fields, Spans},
     work::{Seen, Work},
 };
 
