@@ -145,6 +145,32 @@ pub(crate) async fn beside_a_sweep(url: &str) {
     store.close().await;
 }
 
+/// What a live record takes up beyond its answer's body, claimed and completed
+/// as requests do it.
+pub(crate) async fn live_size(url: &str) {
+    let (store, _) = open(url).await;
+    let mut connection = PgConnection::connect(url).await.expect("a connection");
+    println!("live bytes per row, with its indexes");
+    for body in [0, 512, 4_096] {
+        let emptied = sqlx::raw_sql("TRUNCATE axum_idempotency_bench.idempotency_keys")
+            .execute(&mut connection)
+            .await;
+        emptied.expect("an empty table");
+        // Ids, of which there is little to compress.
+        let ids = std::iter::repeat_with(|| uuid::Uuid::new_v4().to_string());
+        let ids: String = ids.take(body / 36 + 1).collect();
+        let request = || request(store.clone(), ids.as_bytes()[..body].to_vec());
+        drive(16, Duration::from_secs(5), request).await;
+        let size = sqlx::query(include_str!("live_size.sql"))
+            .fetch_one(&mut connection)
+            .await
+            .expect("a size");
+        let (rows, bytes): (i64, f64) = (size.get(0), size.get(1));
+        println!("  {bytes:.0} with a body of {body} ({rows} rows)");
+    }
+    store.close().await;
+}
+
 /// Rows that were claimed and then completed, as in their life.
 async fn fill(
     connection: &mut PgConnection,

@@ -1,7 +1,7 @@
 //! `cargo bench --features postgres --bench postgres`: what PostgreSQL costs, as
 //! ratios against plain statements in the same run. `DATABASE_URL` names the
 //! server; `tests/postgres.sh` starts one. After `--` come the names of what is to
-//! be measured: fresh, lookup, sweep, beside; without any, all are.
+//! be measured: fresh, lookup, sweep, beside, size; without any, all are.
 
 #![allow(
     clippy::cast_precision_loss,
@@ -46,6 +46,9 @@ fn main() {
         }
         if is_wanted("beside") {
             archive::beside_a_sweep(&url).await;
+        }
+        if is_wanted("size") {
+            archive::live_size(&url).await;
         }
     });
 }
