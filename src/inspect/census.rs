@@ -21,6 +21,8 @@ pub struct StoreCensus {
     /// When the oldest of those expired.
     pub oldest_expired: Option<Timestamp>,
     /// What the records take up with their indexes, where the store can tell.
+    /// Of a [`MemoryStore`](crate::store::MemoryStore) the kept headers and
+    /// bodies, as its bound counts them.
     pub bytes: Option<u64>,
     /// The TTLs that processes published, where any did.
     pub ttls: Option<PublishedTtls>,

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 
 use super::{
     ArchiveCensus, InspectArchive, InspectStore, LiveRecord, OpenQuery, OpenRecord, PerMinute,
-    StoreCensus,
+    StoreCensus, gather::begin_of_minute,
 };
 use crate::{
     archive::Archive,
@@ -217,9 +217,4 @@ pub struct InFlightThen {
     pub records: Vec<OpenRecord>,
     /// Whether there are more than were asked for.
     pub is_truncated: bool,
-}
-
-fn begin_of_minute(time: Timestamp) -> Timestamp {
-    let second = time.as_second();
-    Timestamp::from_second(second - second.rem_euclid(60)).unwrap_or(time)
 }

@@ -19,9 +19,11 @@ use crate::{
 };
 
 mod census;
+mod gather;
 mod inspector;
 mod open;
 
+pub(crate) use self::gather::{Minutes, Oldest, count, month_of, uncounted};
 pub use self::{
     census::{
         ArchiveCensus, ArchiveGauges, Column, PartitionCensus, PerMinute, PublishedTtls,

@@ -21,10 +21,12 @@ use crate::{
     archive::Archive,
     claim::{Claim, ClaimRequest},
     clock::{Clock, SystemClock, from_micros},
+    inspect::InspectStore,
     record::{Completion, ExpiredRecord, OwnerToken, Record},
     scope::ScopedKey,
 };
 
+mod inspect;
 mod notices;
 mod room;
 mod row;
@@ -230,6 +232,10 @@ impl Store for MemoryStore {
 
     async fn close(&self) {
         self.shared.is_closed.store(true, Ordering::Release);
+    }
+
+    fn inspect(&self) -> Option<&dyn InspectStore> {
+        Some(self)
     }
 }
 

@@ -9,6 +9,7 @@ use http::{HeaderName, HeaderValue};
 use crate::{
     clock::from_micros,
     fingerprint::Fingerprint,
+    inspect::{LiveRecord, LiveState},
     record::{
         Completion, ExpiredRecord, KeptResponse, OwnerToken, Record, RecordState, ResourceId,
         Tombstone,
@@ -36,10 +37,37 @@ pub(super) enum RowState {
         lease_until: Micros,
         speculative: bool,
     },
-    Completed(PackedCompletion),
+    Completed {
+        done: PackedCompletion,
+        completed_at: Micros,
+    },
 }
 
 impl Row {
+    /// The row of a record that is written now.
+    pub(super) fn written(record: Record, now: Micros) -> Self {
+        Self {
+            fingerprint: record.fingerprint.into(),
+            token: record.token,
+            created_at: record.created_at.as_microsecond(),
+            expires_at: record.expires_at.as_microsecond(),
+            attempt: record.attempt,
+            state: match record.state {
+                RecordState::InProgress {
+                    lease_until,
+                    speculative,
+                } => RowState::InProgress {
+                    lease_until: lease_until.as_microsecond(),
+                    speculative,
+                },
+                RecordState::Completed(completion) => RowState::Completed {
+                    done: PackedCompletion::pack(&completion),
+                    completed_at: now,
+                },
+            },
+        }
+    }
+
     pub(super) fn has_live_lease(&self, now: Micros) -> bool {
         matches!(self.state, RowState::InProgress { lease_until, .. } if lease_until > now)
     }
@@ -59,7 +87,7 @@ impl Row {
     pub(super) fn is_still(&self, read: &ExpiredRecord) -> bool {
         let status = match &self.state {
             RowState::InProgress { .. } => Tombstone::UNKNOWN_OUTCOME,
-            RowState::Completed(done) => done.status,
+            RowState::Completed { done, .. } => done.status,
         };
         self.token == read.token
             && self.expires_at == read.tombstone.expired_at.as_microsecond()
@@ -70,15 +98,54 @@ impl Row {
     pub(super) fn kept_bytes(&self) -> usize {
         match &self.state {
             RowState::InProgress { .. } => 0,
-            RowState::Completed(done) => done.kept_bytes(),
+            RowState::Completed { done, .. } => done.kept_bytes(),
         }
     }
 
     pub(super) fn packed(&self) -> Option<&PackedCompletion> {
         match &self.state {
             RowState::InProgress { .. } => None,
-            RowState::Completed(done) => Some(done),
+            RowState::Completed { done, .. } => Some(done),
         }
+    }
+
+    /// Takes the answer away and keeps the rest. How many bytes that frees;
+    /// `None` when there is no answer.
+    pub(super) fn erase_response(&mut self) -> Option<usize> {
+        match &mut self.state {
+            RowState::Completed { done, .. } if done.has_response => {
+                let before = done.kept_bytes();
+                *done = done.without_response();
+                Some(before - done.kept_bytes())
+            }
+            _ => None,
+        }
+    }
+
+    /// The record as an operator sees it.
+    pub(super) fn live(&self, key: ScopedKey) -> LiveRecord {
+        let state = match &self.state {
+            RowState::InProgress {
+                lease_until,
+                speculative,
+            } => LiveState::InProgress {
+                lease_until: from_micros(*lease_until),
+                speculative: *speculative,
+            },
+            RowState::Completed { done, completed_at } => LiveState::Completed {
+                completed_at: Some(from_micros(*completed_at)),
+                status: done.status,
+                resource_id: done.outline().resource_id,
+                kept_bytes: done.response_bytes(),
+            },
+        };
+        LiveRecord::new(
+            key,
+            self.attempt,
+            from_micros(self.created_at),
+            from_micros(self.expires_at),
+            state,
+        )
     }
 
     /// The record without its response, which nothing is decided by: cheap
@@ -99,31 +166,7 @@ impl Row {
                     lease_until: from_micros(*lease_until),
                     speculative: *speculative,
                 },
-                RowState::Completed(done) => RecordState::Completed(done.outline()),
-            },
-        }
-    }
-}
-
-impl From<Record> for Row {
-    fn from(record: Record) -> Self {
-        Self {
-            fingerprint: record.fingerprint.into(),
-            token: record.token,
-            created_at: record.created_at.as_microsecond(),
-            expires_at: record.expires_at.as_microsecond(),
-            attempt: record.attempt,
-            state: match record.state {
-                RecordState::InProgress {
-                    lease_until,
-                    speculative,
-                } => RowState::InProgress {
-                    lease_until: lease_until.as_microsecond(),
-                    speculative,
-                },
-                RecordState::Completed(completion) => {
-                    RowState::Completed(PackedCompletion::pack(&completion))
-                }
+                RowState::Completed { done, .. } => RecordState::Completed(done.outline()),
             },
         }
     }
@@ -190,6 +233,21 @@ impl PackedCompletion {
 
     pub(super) fn kept_bytes(&self) -> usize {
         self.bytes.len()
+    }
+
+    /// How many bytes the response takes up, if there is one.
+    fn response_bytes(&self) -> Option<u64> {
+        let bytes = self.bytes.len() - usize::from(self.id_length);
+        self.has_response.then_some(bytes as u64)
+    }
+
+    fn without_response(&self) -> Self {
+        Self {
+            bytes: self.bytes[..usize::from(self.id_length)].into(),
+            status: self.status,
+            id_length: self.id_length,
+            has_response: false,
+        }
     }
 
     /// The completion without its response.

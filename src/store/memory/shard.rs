@@ -13,6 +13,7 @@ use super::{
 use crate::{
     claim::{ClaimOutcome, ClaimRequest, Decision, decide},
     clock::{after, from_micros},
+    inspect::LiveRecord,
     record::{ExpiredRecord, OwnerToken, Record},
     scope::ScopedKey,
     store::{Fenced, Renewal, Renewed},
@@ -49,7 +50,7 @@ impl Shard {
                 if stored.is_none() && !room.admit() {
                     return Err(NoRoom);
                 }
-                self.write(*record, room);
+                self.write(*record, now, room);
                 Ok((ClaimOutcome::Claimed(lease), None))
             }
             Decision::Answer(outcome) => {
@@ -74,7 +75,10 @@ impl Shard {
             Some(row) if row.packed().is_some() => Fenced::Owner,
             Some(row) if !row.is_expired(now) => {
                 room.keep(done.kept_bytes());
-                row.state = RowState::Completed(done);
+                row.state = RowState::Completed {
+                    done,
+                    completed_at: now,
+                };
                 Fenced::Owner
             }
             _ => Fenced::Stale,
@@ -147,7 +151,10 @@ impl Shard {
         if ran_and_lapsed {
             room.keep(done.kept_bytes());
             row.token = OwnerToken::random();
-            row.state = RowState::Completed(done);
+            row.state = RowState::Completed {
+                done,
+                completed_at: now,
+            };
         }
         ran_and_lapsed
     }
@@ -179,6 +186,38 @@ impl Shard {
             }
         }
         (expired, last.filter(|_| looked_at == LOOK))
+    }
+
+    /// Shows up to [`LOOK`] rows that expire after `from`, and tells where to go
+    /// on, if anywhere.
+    pub(super) fn look(
+        &self,
+        from: Option<Expiry>,
+        mut at: impl FnMut(ScopedKey, &Row),
+    ) -> Option<Expiry> {
+        let from = from.map_or(Unbounded, Excluded);
+        let (mut looked_at, mut last) = (0, None);
+        for expiry in self.by_expiry.range((from, Unbounded)).take(LOOK) {
+            looked_at += 1;
+            last = Some(*expiry);
+            if let Some(row) = self.rows.get(&expiry.1) {
+                at(expiry.1, row);
+            }
+        }
+        last.filter(|_| looked_at == LOOK)
+    }
+
+    pub(super) fn live(&self, key: ScopedKey) -> Option<LiveRecord> {
+        Some(self.rows.get(&key)?.live(key))
+    }
+
+    /// Takes the answer of a completed record away. False when it has none.
+    pub(super) fn erase_response(&mut self, key: &ScopedKey, room: &Room) -> bool {
+        let erased = self.rows.get_mut(key).and_then(|row| row.erase_response());
+        if let Some(bytes) = erased {
+            room.drop_kept(bytes);
+        }
+        erased.is_some()
     }
 
     /// The row as a sweep sees it, if it is expired.
@@ -213,9 +252,9 @@ impl Shard {
     }
 
     /// Writes a row for which there is room, in place of whatever is there.
-    fn write(&mut self, record: Record, room: &Room) {
+    fn write(&mut self, record: Record, now: Micros, room: &Room) {
         let key = record.key;
-        let row = Row::from(record);
+        let row = Row::written(record, now);
         self.by_expiry.insert((row.expires_at, key));
         let new_expiry = row.expires_at;
         room.keep(row.kept_bytes());
@@ -238,5 +277,5 @@ impl Shard {
     }
 }
 
-/// How many rows a sweep looks at before it lets go of the lock.
+/// How many rows are looked at before the lock is let go of.
 const LOOK: usize = 128;

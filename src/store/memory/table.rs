@@ -6,14 +6,17 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
+use tokio::task::yield_now;
+
 use super::{
     room::Room,
-    row::{Micros, PackedCompletion},
+    row::{Micros, PackedCompletion, Row},
     shard::{Expiry, NoRoom, Shard},
 };
 use crate::{
     claim::{Claim, ClaimOutcome, ClaimRequest},
     clock::{Clock, from_micros},
+    inspect::LiveRecord,
     record::{Completion, ExpiredRecord, OwnerToken, Record, RecordState},
     scope::ScopedKey,
     store::{Fenced, Renewal, Renewed, StoreError},
@@ -130,6 +133,47 @@ impl Table {
             removed += u64::from(shard.remove(record, now, &self.room));
         }
         removed
+    }
+
+    /// Shows every row. One shard is locked at a time, and not for long; whoever
+    /// waits runs in between.
+    pub(super) async fn for_each(&self, mut at: impl FnMut(ScopedKey, &Row)) {
+        for slot in &self.shards {
+            let mut from = None;
+            loop {
+                from = slot.lock().look(from, &mut at);
+                if from.is_none() {
+                    break;
+                }
+            }
+            yield_now().await;
+        }
+    }
+
+    /// How many records are expired, of which those are looked at that are past
+    /// their time.
+    pub(super) fn count_expired(&self, now: Micros) -> u64 {
+        let mut expired = 0;
+        for slot in &self.shards {
+            let mut from = None;
+            loop {
+                let (found, next) = slot.lock().oldest_expired(from, None, now);
+                expired += found.len() as u64;
+                if next.is_none() {
+                    break;
+                }
+                from = next;
+            }
+        }
+        expired
+    }
+
+    pub(super) fn live(&self, key: ScopedKey) -> Option<LiveRecord> {
+        self.lock(&key).live(key)
+    }
+
+    pub(super) fn erase_response(&self, key: &ScopedKey) -> bool {
+        self.lock(key).erase_response(key, &self.room)
     }
 
     /// Drops the oldest expired records. False when there are none.

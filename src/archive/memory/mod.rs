@@ -13,10 +13,13 @@ use jiff::Timestamp;
 use super::Archive;
 use crate::{
     clock::after,
+    inspect::InspectArchive,
     record::{ResourceId, Tombstone},
     scope::ScopedKey,
     store::{StoreError, StoreIdentity},
 };
+
+mod inspect;
 
 /// An archive in the memory of this process, beside a
 /// [`MemoryStore`](crate::store::MemoryStore) or in a test. It grows until it
@@ -165,5 +168,9 @@ impl Archive for MemoryArchive {
             return Ok(0);
         };
         Ok(self.rows().prune(retention, now, limit))
+    }
+
+    fn inspect(&self) -> Option<&dyn InspectArchive> {
+        Some(self)
     }
 }
