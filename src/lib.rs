@@ -201,6 +201,9 @@ mod detached;
 mod fingerprint;
 mod flights;
 mod flow;
+// Built for the documentation alone, and tested where all that it names is there.
+#[cfg(all(doc, any(not(doctest), feature = "full")))]
+pub mod guide;
 mod handle;
 mod handler;
 mod identity;

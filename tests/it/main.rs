@@ -20,6 +20,7 @@ mod extractor;
 mod failures;
 mod fingerprints;
 mod framing;
+mod guide;
 mod hang_ups;
 mod headers;
 mod jobs;

@@ -22,7 +22,7 @@ const RANKS: [&str; 13] = [
     "handle",
     "flow",
     "layer",
-    "worker",
+    "guide worker",
 ];
 
 /// Above all others.
