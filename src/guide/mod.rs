@@ -11,6 +11,7 @@
 //! | [`comparison`] | What do other systems do? |
 //! | [`writing_a_store`] | How is a store of one's own written and tested? |
 //! | [`operations`] | What does the one who carries the pager have? |
+//! | [`runbook`] | And what is to be done? |
 //!
 //! They say how to choose. What an item does exactly is said beside the item.
 
@@ -44,4 +45,8 @@ pub mod writing_a_store {
 
 pub mod operations {
     #![doc = include_str!("operations.md")]
+}
+
+pub mod runbook {
+    #![doc = include_str!("runbook.md")]
 }
