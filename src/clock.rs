@@ -81,6 +81,14 @@ pub(crate) fn to_micros(time: Timestamp) -> Timestamp {
     from_micros(time.as_microsecond())
 }
 
+/// The first time of that precision that is not before `time`: what is at or
+/// after one is at or after the other.
+#[cfg(any(feature = "sqlite", feature = "postgres"))]
+pub(crate) fn up_to_micros(time: Timestamp) -> Timestamp {
+    let is_between = time.subsec_nanosecond() % 1_000 > 0;
+    from_micros(time.as_microsecond().saturating_add(i64::from(is_between)))
+}
+
 /// A stored number of microseconds as a time; what no calendar can hold
 /// becomes the nearest end of it.
 pub(crate) fn from_micros(micros: i64) -> Timestamp {

@@ -23,6 +23,7 @@ mod batch;
 mod conformance;
 mod corrupt;
 mod files;
+mod inspect;
 mod model;
 mod processes;
 mod schema;

@@ -1,9 +1,16 @@
 //! One SQLite database: a connection that writes, and others that read beside
 //! it.
 
-use std::{fmt, sync::Arc};
+use std::{
+    fmt,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
-use sqlx::sqlite::{SqliteConnectOptions, SqlitePool, SqlitePoolOptions};
+use sqlx::{
+    ConnectOptions as _, Connection as _,
+    sqlite::{SqliteConnectOptions, SqlitePool, SqlitePoolOptions},
+};
 
 use super::{
     error::store_error,
@@ -29,6 +36,13 @@ pub(crate) struct Database {
 
 /// Most rows that one transaction moves or deletes, since claims wait for it.
 pub(super) const ROWS_AT_ONCE: usize = 1_000;
+
+/// How long an operator's question may take.
+const LONGEST_QUESTION: Duration = Duration::from_secs(50);
+
+/// How many steps of SQLite's machine go by between two looks at the clock:
+/// a small part of a second.
+const STEPS: i32 = 100_000;
 
 /// How a database is opened.
 #[derive(Clone, Debug)]
@@ -107,6 +121,32 @@ impl Database {
         let conn = readers.acquire().await;
         let mut conn = conn.map_err(|error| store_error(O::WHAT, error.into()))?;
         let answer = operation.run(&mut conn, self.clock.now()).await;
+        answer.map_err(|failure| failure.into_store_error(O::WHAT))
+    }
+
+    /// Runs an operator's question, which only reads, on a connection of its
+    /// own, and gives up when that takes longer than [`LONGEST_QUESTION`]. In
+    /// memory it waits in line with the writes.
+    pub(crate) async fn inspect<O: Operation>(
+        &self,
+        operation: O,
+    ) -> Result<O::Answer, StoreError> {
+        if self.medium == Medium::Memory {
+            return self.write(operation).await;
+        }
+        self.check_open(O::WHAT)?;
+        let failed = |error: sqlx::Error| store_error(O::WHAT, error.into());
+        let mut conn = options::reader(&self.options)
+            .connect()
+            .await
+            .map_err(failed)?;
+        let deadline = Instant::now() + LONGEST_QUESTION;
+        conn.lock_handle()
+            .await
+            .map_err(failed)?
+            .set_progress_handler(STEPS, move || Instant::now() < deadline);
+        let answer = operation.run(&mut conn, self.clock.now()).await;
+        conn.close().await.map_err(failed)?;
         answer.map_err(|failure| failure.into_store_error(O::WHAT))
     }
 

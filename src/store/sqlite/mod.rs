@@ -62,6 +62,7 @@ use crate::{
     archive::{Archive, SqliteArchive},
     claim::{Claim, ClaimRequest},
     clock::{Clock, SystemClock},
+    inspect::InspectStore,
     record::{Completion, ExpiredRecord, OwnerToken, Record},
     scope::ScopedKey,
 };
@@ -69,6 +70,7 @@ use crate::{
 mod claims;
 mod database;
 mod error;
+mod inspect;
 mod options;
 mod row;
 mod schema;
@@ -82,7 +84,8 @@ pub use self::schema::migrator;
 pub(crate) use self::{
     database::{Database, Settings},
     error::Failure,
-    row::tombstone,
+    inspect::{bytes_of, judged, per_minute},
+    row::{tombstone, tombstone_of},
     upkeep::micros,
     writer::Operation,
 };
@@ -277,5 +280,9 @@ impl Store for SqliteStore {
 
     async fn close(&self) {
         self.db.close().await;
+    }
+
+    fn inspect(&self) -> Option<&dyn InspectStore> {
+        Some(self)
     }
 }

@@ -9,6 +9,7 @@ use sqlx::{Decode, Row as _, Sqlite, Type, sqlite::SqliteRow};
 
 use crate::{
     fingerprint::Fingerprint,
+    inspect::{LiveRecord, LiveState},
     record::{
         Completion, ExpiredRecord, KeptResponse, OwnerToken, Record, RecordState, ResourceId,
         Tombstone,
@@ -39,22 +40,48 @@ pub(super) fn record(key: ScopedKey, row: &SqliteRow) -> Result<Record, StoreErr
         key,
         fingerprint: fingerprint(row)?,
         token: token(row)?,
-        attempt: u32::try_from(column::<i64>(row, "attempt")?)
-            .map_err(|_| StoreError::corrupt("attempt"))?,
+        attempt: attempt(row)?,
         created_at: time(row, "created_at")?,
         expires_at: time(row, "expires_at")?,
         state,
     })
 }
 
+/// The record as an operator sees it.
+pub(super) fn live(row: &SqliteRow) -> Result<LiveRecord, StoreError> {
+    let key = key(row)?;
+    let state = match optional::<i64>(row, "status_code")? {
+        Some(status) => LiveState::Completed {
+            completed_at: optional_time(row, "completed_at")?,
+            status: u16::try_from(status).map_err(|_| StoreError::corrupt("status_code"))?,
+            resource_id: resource_id(key, row),
+            kept_bytes: optional::<i64>(row, "kept_bytes")?.map(i64::unsigned_abs),
+        },
+        None => LiveState::InProgress {
+            lease_until: time(row, "lease_until")?,
+            speculative: column::<i64>(row, "speculative")? != 0,
+        },
+    };
+    Ok(LiveRecord::new(
+        key,
+        attempt(row)?,
+        time(row, "created_at")?,
+        time(row, "expires_at")?,
+        state,
+    ))
+}
+
 pub(super) fn expired(row: &SqliteRow) -> Result<ExpiredRecord, StoreError> {
-    let key: &str = column(row, "scoped_key")?;
-    let key = key.parse().map_err(|_| StoreError::corrupt("scoped_key"))?;
     Ok(ExpiredRecord {
-        tombstone: tombstone(key, row)?,
+        tombstone: tombstone_of(row)?,
         token: token(row)?,
         speculative: column::<i64>(row, "speculative")? != 0,
     })
+}
+
+/// A row that tells its own name.
+pub(crate) fn tombstone_of(row: &SqliteRow) -> Result<Tombstone, StoreError> {
+    tombstone(key(row)?, row)
 }
 
 pub(crate) fn tombstone(key: ScopedKey, row: &SqliteRow) -> Result<Tombstone, StoreError> {
@@ -67,6 +94,21 @@ pub(crate) fn tombstone(key: ScopedKey, row: &SqliteRow) -> Result<Tombstone, St
         created_at: time(row, "created_at")?,
         expired_at: time(row, "expired_at")?,
     })
+}
+
+fn key(row: &SqliteRow) -> Result<ScopedKey, StoreError> {
+    let key: &str = column(row, "scoped_key")?;
+    key.parse().map_err(|_| StoreError::corrupt("scoped_key"))
+}
+
+fn attempt(row: &SqliteRow) -> Result<u32, StoreError> {
+    let attempt = column::<i64>(row, "attempt")?;
+    u32::try_from(attempt).map_err(|_| StoreError::corrupt("attempt"))
+}
+
+/// How many rows were counted.
+pub(super) fn count(row: &SqliteRow, name: &'static str) -> Result<u64, StoreError> {
+    column::<i64>(row, name).map(i64::unsigned_abs)
 }
 
 fn fingerprint(row: &SqliteRow) -> Result<Fingerprint, StoreError> {
@@ -83,8 +125,16 @@ fn token(row: &SqliteRow) -> Result<OwnerToken, StoreError> {
         .map_err(|_| StoreError::corrupt("token"))
 }
 
-fn time(row: &SqliteRow, name: &'static str) -> Result<Timestamp, StoreError> {
-    Timestamp::from_microsecond(column(row, name)?).map_err(|_| StoreError::corrupt(name))
+pub(super) fn time(row: &SqliteRow, name: &'static str) -> Result<Timestamp, StoreError> {
+    optional_time(row, name)?.ok_or_else(|| StoreError::corrupt(name))
+}
+
+pub(super) fn optional_time(
+    row: &SqliteRow,
+    name: &'static str,
+) -> Result<Option<Timestamp>, StoreError> {
+    let micros = optional(row, name)?.map(Timestamp::from_microsecond);
+    micros.transpose().map_err(|_| StoreError::corrupt(name))
 }
 
 fn resource_id(key: ScopedKey, row: &SqliteRow) -> Option<ResourceId> {

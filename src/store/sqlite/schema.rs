@@ -1,9 +1,13 @@
 //! The tables, and the bookkeeping of their versions.
+//!
+//! A later version of this crate may add what this one need not know, and says
+//! so in the name of its migration: such a schema is accepted, so that old and
+//! new processes run side by side during a deploy.
 
 use sqlx::{
     Connection as _, SqlSafeStr as _, SqliteConnection,
     migrate::{Migrate as _, MigrateError, Migration, MigrationType, Migrator},
-    query,
+    query, query_scalar,
 };
 
 use super::error::{is_missing_table, store_error};
@@ -13,19 +17,30 @@ use crate::store::StoreError;
 /// recorded in `_axum_idempotency_migrations`; a `_sqlx_migrations` of the same
 /// database is neither read nor written.
 pub fn migrator() -> Migrator {
-    let migration = |kind, sql: &'static str| {
-        Migration::new(1, "idempotency".into(), kind, sql.into_sql_str(), false)
+    let both = |version, name: &'static str, up: &'static str, down: &'static str| {
+        let one = move |kind, sql: &'static str| {
+            Migration::new(version, name.into(), kind, sql.into_sql_str(), false)
+        };
+        [
+            one(MigrationType::ReversibleUp, up),
+            one(MigrationType::ReversibleDown, down),
+        ]
     };
-    let mut migrator = Migrator::with_migrations(vec![
-        migration(
-            MigrationType::ReversibleUp,
+    let all = [
+        both(
+            1,
+            "idempotency",
             include_str!("../../../migrations/sqlite/0001_idempotency.up.sql"),
-        ),
-        migration(
-            MigrationType::ReversibleDown,
             include_str!("../../../migrations/sqlite/0001_idempotency.down.sql"),
         ),
-    ]);
+        both(
+            2,
+            "additive: completed_at",
+            include_str!("../../../migrations/sqlite/0002_completed_at.up.sql"),
+            include_str!("../../../migrations/sqlite/0002_completed_at.down.sql"),
+        ),
+    ];
+    let mut migrator = Migrator::with_migrations(all.concat());
     migrator.dangerous_set_table_name(BOOKKEEPING);
     migrator
 }
@@ -89,11 +104,23 @@ async fn missing(conn: &mut SqliteConnection) -> Result<Vec<Migration>, StoreErr
         match ups().find(|known| known.version == one.version) {
             Some(known) if known.checksum == one.checksum => {}
             Some(_) => return Err(setup_error(MigrateError::VersionMismatch(one.version))),
+            None if is_additive(one.version, conn).await? => {}
             None => return Err(setup_error(MigrateError::VersionMissing(one.version))),
         }
     }
     let is_applied = |known: &&Migration| applied.iter().any(|one| one.version == known.version);
     Ok(ups().filter(|known| !is_applied(known)).cloned().collect())
+}
+
+/// Whether older versions of this crate can live with a migration, as its name
+/// says.
+async fn is_additive(version: i64, conn: &mut SqliteConnection) -> Result<bool, StoreError> {
+    let additive = query_scalar::<_, bool>(include_str!("sql/schema_is_additive.sql"))
+        .bind(version)
+        .fetch_optional(conn)
+        .await;
+    let additive = additive.map_err(|error| setup_error(MigrateError::Execute(error)))?;
+    Ok(additive.unwrap_or(false))
 }
 
 fn setup_error(error: MigrateError) -> StoreError {

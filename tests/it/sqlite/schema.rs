@@ -61,8 +61,11 @@ async fn the_users_migrations_and_ours_do_not_meet() {
         fixture.store.migrate().await.expect("ours");
         raw.run("INSERT INTO charges VALUES ('ch_1')").await;
         fixture.claim(key("k")).await;
-        for bookkeeping in ["_sqlx_migrations", "_axum_idempotency_migrations"] {
-            assert_eq!(raw.count(bookkeeping).await, 1, "{bookkeeping}");
+        for (bookkeeping, versions) in [
+            ("_sqlx_migrations", 1),
+            ("_axum_idempotency_migrations", 2),
+        ] {
+            assert_eq!(raw.count(bookkeeping).await, versions, "{bookkeeping}");
         }
 
         migrator().undo(&mut raw.0, 0).await.expect("down");
@@ -103,7 +106,7 @@ async fn a_schema_of_another_version_is_refused() {
         (
             "INSERT INTO _axum_idempotency_migrations
              SELECT 999, description, installed_on, success, checksum, execution_time
-             FROM _axum_idempotency_migrations",
+             FROM _axum_idempotency_migrations WHERE version = 1",
             "update this process",
         ),
         (
@@ -117,6 +120,26 @@ async fn a_schema_of_another_version_is_refused() {
             let text = refused(&fixture, migrate).await;
             assert!(text.contains(remedy), "{text}");
         }
+    }
+}
+
+#[tokio::test]
+async fn a_later_version_that_only_adds_is_lived_with() {
+    let fixture = Fixture::new().await;
+    let mut raw = fixture.raw().await;
+    raw.run(
+        "INSERT INTO _axum_idempotency_migrations
+         SELECT 999, 'additive: a note', installed_on, success, x'00', execution_time
+         FROM _axum_idempotency_migrations WHERE version = 1",
+    )
+    .await;
+    raw.run("ALTER TABLE idempotency_keys ADD COLUMN note TEXT")
+        .await;
+    for migrate in [true, false] {
+        let opened = SqliteStore::builder().url(fixture.url()).migrate(migrate);
+        let store = opened.open().await.expect("a store");
+        let claimed = store.claim(request(key(migrate))).await;
+        claimed.expect("a claim");
     }
 }
 

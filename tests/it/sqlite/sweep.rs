@@ -124,7 +124,7 @@ async fn a_large_backlog_goes_in_several_transactions() {
         "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 2499)
          INSERT INTO idempotency_keys
          SELECT 'idem:v1:' || format('%022d', i), fingerprint, token, attempt, created_at,
-                expires_at, lease_until, speculative, status_code, resource_id, headers, body
+                expires_at, lease_until, speculative, status_code, resource_id, headers, body, completed_at
          FROM n, idempotency_keys",
     )
     .await;

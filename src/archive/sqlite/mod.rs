@@ -9,6 +9,7 @@ use sqlx::{SqliteConnection, query};
 use super::Archive;
 use crate::{
     clock::SystemClock,
+    inspect::InspectArchive,
     record::{ResourceId, Tombstone},
     scope::ScopedKey,
     store::{
@@ -16,6 +17,8 @@ use crate::{
         sqlite::{Database, Failure, Operation, Settings, SqliteStoreBuilder, micros, tombstone},
     },
 };
+
+mod inspect;
 
 /// Tombstones in a SQLite database. Clones are handles to one archive.
 ///
@@ -119,6 +122,10 @@ impl Archive for SqliteArchive {
         let prune = |rows| Prune { expired_by, rows };
         self.db.write_in_steps(limit, prune).await
     }
+
+    fn inspect(&self) -> Option<&dyn InspectArchive> {
+        Some(self)
+    }
 }
 
 #[derive(Debug)]
@@ -137,7 +144,7 @@ impl Operation for Lookup {
         _now: Timestamp,
     ) -> Result<Option<Tombstone>, Failure> {
         let not_before = self.not_before.map_or(i64::MIN, Timestamp::as_microsecond);
-        let found = query(include_str!("../store/sqlite/sql/archive_lookup.sql"))
+        let found = query(include_str!("../../store/sqlite/sql/archive_lookup.sql"))
             .bind(self.key.to_string())
             .bind(not_before)
             .fetch_optional(conn)
@@ -155,7 +162,7 @@ impl Operation for Insert {
 
     async fn run(&self, conn: &mut SqliteConnection, _now: Timestamp) -> Result<(), Failure> {
         for row in &self.0 {
-            query(include_str!("../store/sqlite/sql/archive_insert.sql"))
+            query(include_str!("../../store/sqlite/sql/archive_insert.sql"))
                 .bind(row.key.to_string())
                 .bind(row.fingerprint.as_bytes())
                 .bind(row.status)
@@ -181,7 +188,7 @@ impl Operation for Amend {
     type Answer = bool;
 
     async fn run(&self, conn: &mut SqliteConnection, _now: Timestamp) -> Result<bool, Failure> {
-        let done = query(include_str!("../store/sqlite/sql/archive_amend.sql"))
+        let done = query(include_str!("../../store/sqlite/sql/archive_amend.sql"))
             .bind(self.key.to_string())
             .bind(self.status)
             .bind(self.resource_id.as_ref().map(ResourceId::as_str))
@@ -203,7 +210,7 @@ impl Operation for Prune {
     type Answer = u64;
 
     async fn run(&self, conn: &mut SqliteConnection, _now: Timestamp) -> Result<u64, Failure> {
-        let done = query(include_str!("../store/sqlite/sql/archive_prune.sql"))
+        let done = query(include_str!("../../store/sqlite/sql/archive_prune.sql"))
             .bind(self.expired_by)
             .bind(self.rows)
             .execute(conn)

@@ -1,0 +1,7 @@
+-- Times are microseconds, so that a minute is 60,000,000. No row expires before
+-- it is claimed.
+SELECT created_at - created_at % 60000000 AS minute, count(*) AS keys
+FROM idempotency_key_archive
+WHERE expired_at >= ?1 AND created_at >= ?1 AND created_at < ?2
+GROUP BY minute
+ORDER BY minute
