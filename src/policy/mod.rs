@@ -115,7 +115,8 @@ pub enum StoreDown {
     #[default]
     Closed,
     /// It runs without protection, which is logged. An archive that cannot be
-    /// reached is a 503 all the same.
+    /// reached, a store that is full, and a record that cannot be read are a 503
+    /// all the same.
     Open,
 }
 
