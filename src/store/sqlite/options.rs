@@ -19,9 +19,9 @@ pub(super) const BUSY_TIMEOUT: Duration = Duration::from_secs(2);
 /// Reads a URL such as `sqlite:charges.db`.
 pub(super) fn parse(url: &str) -> Result<SqliteConnectOptions, StoreError> {
     let wrong = |why: &str| StoreError::setup(WRONG_URL, format!("{url:?}: {why}"));
-    let rest = url
-        .strip_prefix("sqlite:")
-        .ok_or_else(|| wrong("its scheme is not sqlite"))?;
+    // One of another kind may hold a password.
+    let other = || StoreError::setup(WRONG_URL, "its scheme is not sqlite");
+    let rest = url.strip_prefix("sqlite:").ok_or_else(other)?;
     let (database, params) = rest.split_once('?').unwrap_or((rest, ""));
     let has = |wanted: &[&str]| params.split('&').any(|param| wanted.contains(&param));
     if has(&["mode=ro", "immutable=1", "immutable=true"]) {
@@ -112,6 +112,14 @@ mod tests {
         }
         let options = parse("sqlite:///var/lib/a%20b.db").expect("a URL");
         assert_eq!(options.get_filename().to_str(), Some("/var/lib/a b.db"));
+    }
+
+    #[test]
+    fn the_url_of_another_store_is_refused_without_its_password() {
+        let error = parse("postgres://shop:secret@localhost/shop").expect_err("another store's");
+        let told = format!("{error:?} {}", error.causes());
+        assert!(told.contains("its scheme is not sqlite"), "{told}");
+        assert!(!told.contains("secret"), "{told}");
     }
 
     #[test]
