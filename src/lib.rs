@@ -202,6 +202,8 @@ mod fingerprint;
 mod flights;
 mod flow;
 // Built for the documentation alone, and tested where all that it names is there.
+#[cfg(feature = "metrics")]
+mod gauges;
 #[cfg(all(doc, any(not(doctest), feature = "full")))]
 pub mod guide;
 mod handle;

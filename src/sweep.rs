@@ -12,9 +12,12 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
+#[cfg(feature = "metrics")]
+use crate::gauges::Gauges;
 use crate::{
     archive::Archive,
     clock::after,
+    metrics,
     store::{Store, StoreError},
 };
 
@@ -114,12 +117,15 @@ impl Sweeper {
     pub async fn sweep_once(&self) -> Result<Swept, StoreError> {
         self.prepare_when_due().await;
         let archived = self
-            .until_none_left(|| self.store.sweep(self.archive.as_deref(), self.batch))
+            .until_none_left(
+                || self.store.sweep(self.archive.as_deref(), self.batch),
+                metrics::archived,
+            )
             .await?;
         let pruned = match &self.archive {
             Some(archive) if archive.retention().is_some() => {
                 let now = self.store.now().await?;
-                self.until_none_left(|| archive.prune(now, self.batch))
+                self.until_none_left(|| archive.prune(now, self.batch), |_| {})
                     .await?
             }
             _ => 0,
@@ -152,7 +158,11 @@ impl Sweeper {
         archive.prepare(oldest.unwrap_or(now), until).await
     }
 
-    async fn until_none_left<F>(&self, mut batch: impl FnMut() -> F) -> Result<u64, StoreError>
+    async fn until_none_left<F>(
+        &self,
+        mut batch: impl FnMut() -> F,
+        told: impl Fn(u64),
+    ) -> Result<u64, StoreError>
     where
         F: Future<Output = Result<u64, StoreError>>,
     {
@@ -163,17 +173,29 @@ impl Sweeper {
             let too_slow = |elapsed| Err(StoreError::unavailable("sweeping a batch", elapsed));
             match moved.unwrap_or_else(too_slow)? {
                 0 => return Ok(total),
-                moved => total += moved,
+                moved => {
+                    total += moved;
+                    told(moved);
+                }
             }
             tokio::time::sleep(self.pause).await;
         }
     }
 
     /// Sweeps in the background until it is stopped. An error never ends it:
-    /// it is logged, and the next sweep begins after at most 10 s.
+    /// it is logged, and the next sweep begins after at most 10 s. With the feature
+    /// `metrics` the gauges of store and archive are measured meanwhile.
     pub fn start(self) -> RunningSweeper {
         let stop = CancellationToken::new();
         let stopped = stop.clone();
+        #[cfg(feature = "metrics")]
+        {
+            let gauges = Gauges::new(Arc::clone(&self.store), self.archive.clone());
+            let stopped = stop.clone();
+            tokio::spawn(async move {
+                stopped.run_until_cancelled(gauges.measure_for_ever()).await;
+            });
+        }
         let task = tokio::spawn(async move {
             stopped.run_until_cancelled(self.sweep_for_ever()).await;
         });
@@ -191,6 +213,7 @@ impl Sweeper {
                     self.every
                 }
                 Err(error) => {
+                    metrics::sweep_error();
                     tracing::error!(error = %error.causes(), "sweep failed: it is tried again");
                     self.every.min(LONGEST_REST_AFTER_ERROR)
                 }

@@ -19,6 +19,8 @@ use serde_json::json;
 
 #[path = "../support/caller.rs"]
 mod caller;
+#[cfg(feature = "metrics")]
+mod metrics;
 #[path = "../support/mod.rs"]
 mod support;
 mod work;
@@ -66,6 +68,8 @@ async fn serve() -> Result<ExitCode, BoxError> {
         .route("/v1/refunds", post(create_refund).layer(refunds))
         .route("/v1/payouts", post(create_payout).layer(payouts))
         .with_state(backend.database.clone());
+    #[cfg(feature = "metrics")]
+    let router = metrics::install(router)?;
     support::serve(&settings, &charges, router).await
 }
 

@@ -23,9 +23,10 @@
 //! | `idempotency_archive_bytes` | gauge | bytes | | What they take up with their indexes. |
 //! | `idempotency_archive_newest_partition_days` | gauge | days | | Days until the newest partition ends, by the store's clock. |
 //!
-//! The last four are measured by a [`Sweeper`](crate::Sweeper) in the background,
-//! every 30 s, sizes every 15 min; a gauge that its store or archive cannot tell
-//! is not there. Names with `_ms`, and the first six of the runbook, are those of
+//! The last four are measured by a [`Sweeper`](crate::Sweeper) in the background:
+//! the backlog every 30 s, those of the archive every 15 min. A gauge that its store
+//! or archive cannot tell is not there. Each process measures for itself, so that of
+//! several the largest counts, not the sum. Names with `_ms`, and the first six of the runbook, are those of
 //! the first seed's checklist.
 
 #[cfg(feature = "metrics")]

@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use jiff::SignedDuration;
 use metrics::{Gauge, counter, gauge, histogram};
 
 use super::catalogue::names;
@@ -34,10 +35,7 @@ pub(crate) fn store_call(call: &'static str, took: Duration, result: &'static st
 
 /// A group of calls went together.
 pub(crate) fn batch(statement: &'static str, rows: usize) {
-    // No batch is so large that a float could not tell.
-    #[expect(clippy::cast_precision_loss)]
-    let rows = rows as f64;
-    histogram!(names::BATCH_ROWS, "statement" => statement).record(rows);
+    histogram!(names::BATCH_ROWS, "statement" => statement).record(count(rows as u64));
 }
 
 /// Leases were renewed late, or not at all.
@@ -58,6 +56,25 @@ pub(crate) fn archived(rows: u64) {
 /// A sweep ended in an error.
 pub(crate) fn sweep_error() {
     counter!(names::SWEEP_ERRORS).increment(1);
+}
+
+/// So many rows wait for a sweep.
+pub(crate) fn expired_backlog(rows: u64) {
+    gauge!(names::EXPIRED_BACKLOG).set(count(rows));
+}
+
+/// An archive holds so much.
+pub(crate) fn archive_size(rows: u64, bytes: Option<u64>) {
+    gauge!(names::ARCHIVE_ROWS).set(count(rows));
+    if let Some(bytes) = bytes {
+        gauge!(names::ARCHIVE_BYTES).set(count(bytes));
+    }
+}
+
+/// The newest partition of an archive ends after this time.
+pub(crate) fn archive_partitioned_for(time: SignedDuration) {
+    let days = time.as_secs_f64() / 86_400.0;
+    gauge!(names::ARCHIVE_NEWEST_PARTITION_DAYS).set(days);
 }
 
 /// An attempt owns a record for as long as this lives.
@@ -81,6 +98,12 @@ impl std::fmt::Debug for InFlight {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("InFlight")
     }
+}
+
+/// Exact up to 2^53, which is more than there is of anything.
+#[expect(clippy::cast_precision_loss)]
+fn count(things: u64) -> f64 {
+    things as f64
 }
 
 fn millis(time: Duration) -> f64 {

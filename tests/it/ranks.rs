@@ -9,14 +9,15 @@ use std::{
 
 /// From the ground up. Modules of one row do not know each other, except those
 /// joined by `+`, whose traits name each other.
-const RANKS: [&str; 13] = [
+const RANKS: [&str; 14] = [
     "canonical clock detached identity key metrics partition timestamp ttl",
     "scope",
     "fingerprint",
     "record",
     "body claim handler rejection resource",
     "archive+inspect+store client policy request_outcome",
-    "archivist conformance flights in_force leases metered sweep",
+    "archivist conformance flights gauges in_force leases metered",
+    "sweep",
     "outcome",
     "pending",
     "handle",

@@ -128,7 +128,10 @@ async fn an_erased_answer_is_not_in_the_file_any_more() {
     other.close().await;
     fixture.store.close().await;
     assert!(!read(&fixture), "the answer is in the file");
-    assert!(!fixture.dir.path().join("a.db-wal").exists(), "a log is left");
+    assert!(
+        !fixture.dir.path().join("a.db-wal").exists(),
+        "a log is left"
+    );
 }
 
 #[tokio::test]

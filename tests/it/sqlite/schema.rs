@@ -61,10 +61,9 @@ async fn the_users_migrations_and_ours_do_not_meet() {
         fixture.store.migrate().await.expect("ours");
         raw.run("INSERT INTO charges VALUES ('ch_1')").await;
         fixture.claim(key("k")).await;
-        for (bookkeeping, versions) in [
-            ("_sqlx_migrations", 1),
-            ("_axum_idempotency_migrations", 2),
-        ] {
+        for (bookkeeping, versions) in
+            [("_sqlx_migrations", 1), ("_axum_idempotency_migrations", 2)]
+        {
             assert_eq!(raw.count(bookkeeping).await, versions, "{bookkeeping}");
         }
 
