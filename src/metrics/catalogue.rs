@@ -1,7 +1,7 @@
 //! The metrics as data: for a recorder's descriptions, and for the tests that
 //! hold documents, rules and code to one list.
 
-use metrics::{Unit, describe_counter, describe_gauge, describe_histogram};
+use metrics::{Unit, counter, describe_counter, describe_gauge, describe_histogram};
 
 /// Their names.
 pub(crate) mod names {
@@ -163,7 +163,9 @@ pub const ROW_BUCKETS: &[f64] = &[
     1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 512.0, 1_024.0,
 ];
 
-/// Tells the installed recorder what each metric is.
+/// Tells the installed recorder what each metric is, and begins the counters
+/// without labels at 0, so that their first increment is seen as one. Call it once
+/// a recorder is installed.
 pub fn describe() {
     for metric in CATALOGUE {
         let unit = match metric.unit {
@@ -172,7 +174,12 @@ pub fn describe() {
             _ => Unit::Count,
         };
         match metric.kind {
-            Kind::Counter => describe_counter!(metric.name, unit, metric.help),
+            Kind::Counter => {
+                describe_counter!(metric.name, unit, metric.help);
+                if metric.labels.is_empty() {
+                    counter!(metric.name).increment(0);
+                }
+            }
             Kind::Gauge => describe_gauge!(metric.name, unit, metric.help),
             Kind::Histogram => describe_histogram!(metric.name, unit, metric.help),
         }
