@@ -197,6 +197,7 @@ pub mod client;
 mod clock;
 #[cfg(feature = "conformance")]
 pub mod conformance;
+pub mod connect;
 mod detached;
 mod fingerprint;
 mod flights;

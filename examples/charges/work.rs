@@ -12,7 +12,7 @@ use axum_idempotency::store::Work;
 
 use super::support::{
     Tables,
-    stores::{PostgresStore, SqliteStore},
+    database::{PostgresStore, SqliteStore},
 };
 
 /// A transaction of a handler. A service that knows its store has no need of

@@ -9,7 +9,17 @@ use sqlx::{
     sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous},
 };
 
-use super::stores::{PostgresStore, SqliteStore, Stores};
+use axum_idempotency::connect::Connection;
+#[cfg(feature = "postgres")]
+pub(crate) use axum_idempotency::store::postgres::PostgresStore;
+#[cfg(feature = "sqlite")]
+pub(crate) use axum_idempotency::store::sqlite::SqliteStore;
+
+/// There is none in this build.
+#[cfg(not(feature = "postgres"))]
+pub(crate) type PostgresStore = std::convert::Infallible;
+#[cfg(not(feature = "sqlite"))]
+pub(crate) type SqliteStore = std::convert::Infallible;
 
 #[derive(Clone, Debug)]
 pub(crate) enum Database {
@@ -31,14 +41,14 @@ pub(crate) struct Tables<P, S> {
 
 impl Database {
     /// Opens the database of a store's or an archive's URL; for `memory:` one in
-    /// memory. `stores` is what may be in it.
-    pub(crate) async fn open(url: &str, stores: Stores) -> Result<Self, sqlx::Error> {
+    /// memory. The store of `connection` may be in it.
+    pub(crate) async fn open(url: &str, connection: &Connection) -> Result<Self, sqlx::Error> {
         match url.split_once(':') {
             Some(("memory", _)) => sqlite("sqlite::memory:", None).await,
             // Of a database in memory each connection has its own.
             Some(("sqlite", place)) if is_in_memory(place) => sqlite(url, None).await,
-            Some(("sqlite", _)) => sqlite(url, stores.sqlite).await,
-            _ => postgres(url, stores.postgres).await,
+            Some(("sqlite", _)) => sqlite(url, sqlite_store(connection)).await,
+            _ => postgres(url, postgres_store(connection)).await,
         }
     }
 
@@ -79,6 +89,26 @@ async fn sqlite(url: &str, store: Option<SqliteStore>) -> Result<Database, sqlx:
         .max_lifetime(None);
     let pool = pool.connect_with(options).await?;
     Ok(Database::Sqlite(Tables { pool, store }))
+}
+
+#[cfg(feature = "sqlite")]
+fn sqlite_store(connection: &Connection) -> Option<SqliteStore> {
+    connection.sqlite_store().cloned()
+}
+
+#[cfg(not(feature = "sqlite"))]
+fn sqlite_store(_: &Connection) -> Option<SqliteStore> {
+    None
+}
+
+#[cfg(feature = "postgres")]
+fn postgres_store(connection: &Connection) -> Option<PostgresStore> {
+    connection.postgres_store().cloned()
+}
+
+#[cfg(not(feature = "postgres"))]
+fn postgres_store(_: &Connection) -> Option<PostgresStore> {
+    None
 }
 
 fn is_in_memory(url: &str) -> bool {

@@ -1,18 +1,13 @@
 //! What the example services share: settings from the environment, the store
 //! and the archive they name, and serving until SIGTERM.
 
-// The stores in memory are there without waiting.
-#![cfg_attr(
-    not(any(feature = "sqlite", feature = "postgres")),
-    expect(clippy::unused_async)
-)]
-
-use std::{env, error::Error, fmt::Display, process::ExitCode, sync::Arc, time::Duration};
+use std::{env, error::Error, fmt::Display, process::ExitCode, time::Duration};
 
 use axum::Router;
 use axum_idempotency::{
     Abandoned, ArchiveLookup, IdempotencyLayer, InFlight, Policy, PolicyBuilder, Scope, StoreDown,
-    Ttl, archive::Archive, store::Store,
+    Ttl,
+    connect::{ConnectOptions, Connection, without_password},
 };
 use tokio::{
     net::TcpListener,
@@ -20,8 +15,7 @@ use tokio::{
     time::Instant,
 };
 
-mod database;
-pub(crate) mod stores;
+pub(crate) mod database;
 
 pub(crate) use database::{Database, Tables, with_pool};
 
@@ -117,29 +111,22 @@ pub(crate) fn policy_from_env(mut policy: PolicyBuilder) -> Result<PolicyBuilder
     Ok(policy)
 }
 
-/// The store, the archive, and the database for the service's own tables.
+/// The store with its archive, and the database for the service's own tables.
 #[derive(Debug)]
 pub(crate) struct Backend {
-    pub(crate) store: Arc<dyn Store>,
-    pub(crate) archive: Option<Arc<dyn Archive>>,
+    pub(crate) connection: Connection,
     pub(crate) database: Database,
 }
 
 impl Backend {
     pub(crate) async fn open(settings: &Settings) -> Result<Self, BoxError> {
-        let url = &settings.store_url;
-        let opened = stores::open_store(url).await?;
-        let archive = match (settings.archive_url.as_deref(), opened.archive) {
-            (Some("none"), _) => None,
-            (None, beside) => beside,
-            (Some(other), Some(beside)) if other == url => Some(beside),
-            (Some(other), _) => Some(stores::open_archive(other).await?),
-        };
+        let archive_url = settings.archive_url.as_deref();
+        let options = ConnectOptions::new();
+        let connection = Connection::open(&settings.store_url, archive_url, &options).await?;
         let (name, url) = settings.database();
-        let database = Database::open(url, opened.stores).await;
+        let database = Database::open(url, &connection).await;
         Ok(Self {
-            store: opened.store,
-            archive,
+            connection,
             database: database.map_err(|error| wrong_url(name, url, error))?,
         })
     }
@@ -147,11 +134,11 @@ impl Backend {
     /// A layer over the store and the archive.
     pub(crate) fn layer(&self, policy: Policy) -> Result<IdempotencyLayer, BoxError> {
         // A storm of some hundred repeats waits for its one answer.
-        let mut layer = IdempotencyLayer::builder_dyn(Arc::clone(&self.store))
+        let mut layer = IdempotencyLayer::builder_dyn(self.connection.store())
             .policy(policy)
             .waiter_caps(256, 1_024);
-        if let Some(archive) = &self.archive {
-            layer = layer.archive_dyn(Arc::clone(archive));
+        if let Some(archive) = self.connection.archive() {
+            layer = layer.archive_dyn(archive);
         }
         Ok(layer.build()?)
     }
@@ -254,34 +241,4 @@ fn unknown(name: &str, value: &str, known: &str) -> BoxError {
 /// Names the variable and its URL, without what may be a password in it.
 fn wrong_url(name: &str, url: &str, error: impl Display) -> BoxError {
     format!("{name}={}: {error}", without_password(url)).into()
-}
-
-/// Of a database server's URL only what surely is the place. One that is
-/// malformed, such as by a password with an unescaped `?` or without a host,
-/// may have its password anywhere.
-fn without_password(url: &str) -> String {
-    match url.split_once(':') {
-        None | Some(("memory" | "sqlite", _)) => url.to_owned(),
-        Some((scheme, rest)) => match rest.rsplit_once('@') {
-            Some((user, place)) if !user.contains(['?', '#']) => {
-                let place = place.split(['?', '#']).next().unwrap_or_default();
-                format!("{scheme}://…@{place}")
-            }
-            _ => format!("{scheme}://…"),
-        },
-    }
-}
-
-fn unsupported(name: &str, url: &str, known: &[&str]) -> BoxError {
-    let scheme = url.split_once(':').map(|(scheme, _)| scheme);
-    let is_scheme = |text: &&str| {
-        text.bytes()
-            .all(|byte| byte.is_ascii_alphanumeric() || byte == b'+')
-    };
-    let what = match scheme.filter(is_scheme) {
-        Some(scheme) => format!("{scheme}: cannot be used"),
-        None => "not a URL".to_owned(),
-    };
-    let known = known.join(", ");
-    format!("{name}: {what}; with the features of this build one of {known}").into()
 }

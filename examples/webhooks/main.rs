@@ -66,7 +66,7 @@ async fn serve() -> Result<ExitCode, BoxError> {
     let mut endpoints = BTreeMap::new();
     for (provider, path, webhook) in providers {
         // Without an archive there is nobody to ask about a late delivery.
-        let webhook = match backend.archive {
+        let webhook = match backend.connection.archive() {
             Some(_) => webhook,
             None => webhook.archive_lookup(ArchiveLookup::TimestampedKeys),
         };

@@ -16,7 +16,7 @@ const RANKS: [&str; 14] = [
     "record",
     "body claim handler rejection resource",
     "archive+inspect+store client policy request_outcome",
-    "archivist conformance flights gauges in_force leases metered",
+    "archivist conformance connect console flights gauges in_force leases metered",
     "sweep",
     "outcome",
     "pending",

@@ -39,11 +39,16 @@ impl SqliteArchive {
     ///
     /// As for [`SqliteStore::open`](crate::store::sqlite::SqliteStore::open).
     pub async fn open(url: &str) -> Result<Self, StoreError> {
+        Self::open_with(url, true).await
+    }
+
+    /// The same, or without migrations an error where one is missing.
+    pub(crate) async fn open_with(url: &str, migrate: bool) -> Result<Self, StoreError> {
         let db = Database::open(Settings {
             url: url.to_owned(),
             clock: Arc::new(SystemClock),
             readers: SqliteStoreBuilder::DEFAULT_READERS,
-            migrate: true,
+            migrate,
         });
         Ok(Self {
             db: db.await?,
