@@ -31,13 +31,13 @@ use self::{connect::ConnectArgs, fault::Fault, output::Output};
 #[derive(Debug, Parser)]
 #[command(version, propagate_version = true, after_help = AFTER_HELP)]
 struct Cli {
-    #[command(flatten)]
-    connect: ConnectArgs,
-
     /// Prints one JSON document on standard output; `sweep --watch` prints one
     /// JSON object a line. Times are RFC 3339 in UTC.
     #[arg(long, global = true)]
     json: bool,
+
+    #[command(flatten)]
+    connect: ConnectArgs,
 
     #[command(subcommand)]
     command: Command,

@@ -17,8 +17,9 @@ use super::{
     time::{DAY, duration},
 };
 
-/// Moves expired records into the archive until none is left, and deletes
-/// archived rows that are past --retention.
+/// Moves expired records into the archive, until none is left.
+///
+/// With --retention it deletes archived rows that are past it, too.
 ///
 /// Any number of sweepers may run over one store. Where no archive goes with
 /// the store, expired records would be deleted, and with them all evidence:
@@ -161,8 +162,8 @@ fn document(connection: &Connection, swept: Swept) -> Value {
 fn told(connection: &Connection, swept: Swept) -> String {
     let moved = count(swept.archived);
     let text = match connection.archive() {
-        Some(_) => format!("archived {moved} records"),
-        None => format!("deleted {moved} records, without an archive"),
+        Some(_) => format!("swept: archived {moved} records"),
+        None => format!("swept: deleted {moved} records, without an archive"),
     };
     if swept.pruned == 0 {
         return text;
