@@ -152,6 +152,20 @@
 //! - **A rotated token**, where the bearer token is the principal: it is
 //!   another principal, with other keys.
 //!
+//! # Operations
+//!
+//! What happened to this key, and what was in flight at 02:14? [`inspect`] asks store
+//! and archive; the command `idempotency` (feature `cli`) and [`console`] (feature
+//! `console`) do it for those who carry the pager, and the
+//! [runbook](guide::runbook) says what to do. Each request has a span of `tracing`,
+//! called `idempotency`, with its [outcome](RequestOutcome), its scoped key, its
+//! attempt, and where its time went; [`metrics`] has the counters and gauges.
+//!
+//! # Guides
+//!
+//! [`guide`] has a page for each question that comes before the first request: scope,
+//! TTL, archive, stores, security, a comparison with others, a store of your own.
+//!
 //! # Features
 //!
 //! | feature | brings |
@@ -162,6 +176,9 @@
 //! | `redis` | [`store::redis::RedisStore`] |
 //! | `client` | [`client`]: keys and retries for `reqwest`, by way of `reqwest-middleware` |
 //! | `conformance` | [`conformance`]: the suite that a store of your own can be tested with |
+//! | `metrics` | [`metrics`]: counters, gauges and histograms through the facade of that name |
+//! | `console` | [`console`]: a read-only page for operators, to mount behind your own authentication |
+//! | `cli` | the command `idempotency`: `cargo install axum-idempotency --features full` |
 //! | `utoipa` | a policy as types of utoipa, for an `OpenAPI` document: [`Policy::document`] |
 //! | `full` | all of them |
 //!
