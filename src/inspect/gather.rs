@@ -8,6 +8,8 @@ use super::{
     LiveRecord, LiveState, OpenQuery, OpenRecord, PartitionCensus, PerMinute, StoreCensus,
 };
 use crate::scope::ScopedKey;
+#[cfg(any(feature = "sqlite", feature = "postgres"))]
+use crate::store::StoreError;
 
 /// The oldest of the records that were open, as many as were asked for.
 #[derive(Debug)]
@@ -86,17 +88,17 @@ pub(crate) fn uncounted(now: Timestamp) -> StoreCensus {
     }
 }
 
-/// Counts a record by its state.
-pub(crate) fn count(record: &LiveRecord, census: &mut StoreCensus) {
+/// Counts a record by its state at `now`.
+pub(crate) fn count(record: &LiveRecord, now: Timestamp, census: &mut StoreCensus) {
     let expires_at = record.expires_at;
-    if record.is_expired(census.now) {
+    if record.is_expired(now) {
         census.expired += 1;
         let oldest = census.oldest_expired.get_or_insert(expires_at);
         *oldest = expires_at.min(*oldest);
         return;
     }
     match record.state {
-        LiveState::InProgress { .. } if record.has_live_lease(census.now) => census.running += 1,
+        LiveState::InProgress { .. } if record.has_live_lease(now) => census.running += 1,
         LiveState::InProgress { .. } => census.lapsed += 1,
         LiveState::Completed { .. } => census.completed += 1,
     }
@@ -117,4 +119,20 @@ pub(crate) fn month_of(time: Timestamp, rows: u64) -> PartitionCensus {
         rows,
         bytes: None,
     }
+}
+
+/// What the rule lets pass of what was read. A row that cannot be read must not
+/// keep an operator from the others.
+#[cfg(any(feature = "sqlite", feature = "postgres"))]
+pub(crate) fn judged<T>(
+    rows: impl Iterator<Item = Result<T, StoreError>>,
+    judge: impl Fn(&T) -> Option<OpenRecord>,
+) -> Vec<OpenRecord> {
+    let readable = rows.filter_map(|row| {
+        let told = |error: &StoreError| {
+            tracing::error!(error = %error.causes(), "a row cannot be read: it is left out");
+        };
+        row.inspect_err(told).ok()
+    });
+    readable.filter_map(|row| judge(&row)).collect()
 }

@@ -23,6 +23,8 @@ mod gather;
 mod inspector;
 mod open;
 
+#[cfg(any(feature = "sqlite", feature = "postgres"))]
+pub(crate) use self::gather::judged;
 pub(crate) use self::gather::{Minutes, Oldest, count, month_of, uncounted};
 pub use self::{
     census::{

@@ -9,13 +9,13 @@ use crate::{
     clock::up_to_micros,
     inspect::{
         ArchiveCensus, ArchiveGauges, Column, InspectArchive, OpenQuery, OpenRecord,
-        PartitionCensus, PerMinute, month_of,
+        PartitionCensus, PerMinute, judged, month_of,
     },
     record::Tombstone,
     scope::ScopedKey,
     store::{
         StoreError,
-        sqlite::{Failure, Operation, bytes_of, judged, per_minute, tombstone_of},
+        sqlite::{Failure, Operation, bytes_of, per_minute, tombstone_of},
     },
 };
 

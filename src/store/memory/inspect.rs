@@ -25,14 +25,15 @@ impl InspectStore for MemoryStore {
 
     async fn census(&self) -> Result<StoreCensus, StoreError> {
         let shared = self.open()?;
-        let mut census = uncounted(from_micros(shared.table.now()));
+        let now = from_micros(shared.table.now());
+        let mut census = uncounted(now);
         shared
             .table
-            .for_each(|key, row| count(&row.live(key), &mut census))
+            .for_each(|key, row| count(&row.live(key), now, &mut census))
             .await;
         let notices = shared.notices.lock();
         let notices = notices.unwrap_or_else(PoisonError::into_inner);
-        census.ttls = notices.in_force(census.now);
+        census.ttls = notices.in_force(now);
         census.bytes = Some(shared.table.room.bytes() as u64);
         Ok(census)
     }

@@ -65,6 +65,7 @@ use super::{
 use crate::{
     archive::{Archive, PostgresArchive},
     claim::{Claim, ClaimRequest},
+    inspect::InspectStore,
     record::{Completion, ExpiredRecord, OwnerToken, Record},
     scope::ScopedKey,
 };
@@ -74,6 +75,7 @@ mod builder;
 mod claims;
 mod database;
 mod error;
+mod inspect;
 mod lane;
 mod options;
 mod outcomes;
@@ -93,8 +95,12 @@ pub use self::{
 pub(crate) use self::{
     database::{Database, Operation},
     error::Failure,
-    partitions::{IntoArchive, list, prepare, prepare_ahead, retire, run_with_room},
-    row::{status_code, tombstone},
+    inspect::{LONGEST_QUESTION, per_minute, read_whole_tables},
+    partition::archive_of,
+    partitions::{
+        IntoArchive, list, measure, newest, prepare, prepare_ahead, retire, run_with_room,
+    },
+    row::{status_code, tombstone, tombstone_of},
     time::Time,
 };
 
@@ -241,5 +247,9 @@ impl Store for PostgresStore {
 
     async fn close(&self) {
         self.db.close().await;
+    }
+
+    fn inspect(&self) -> Option<&dyn InspectStore> {
+        Some(self)
     }
 }

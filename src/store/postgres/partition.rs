@@ -8,10 +8,13 @@ use sqlx::{AssertSqlSafe, Executor as _, PgConnection, Row as _, query, query_sc
 use super::{
     database::{Database, Operation},
     error::Failure,
+    inspect::read_whole_tables,
     row, schema,
 };
 use crate::{
+    inspect::PartitionCensus,
     partition::{Month, Partition},
+    record::Tombstone,
     store::StoreError,
 };
 
@@ -154,6 +157,73 @@ impl Operation for DropRetired {
     }
 }
 
+/// The rows and the size of all that there are, oldest first.
+pub(super) struct Measure;
+
+impl Operation for Measure {
+    const WHAT: &'static str = "measuring the archive's partitions";
+    const REPEATABLE: bool = true;
+    const PATIENCE: Option<Duration> = Some(LONGEST_STEP);
+
+    type Answer = Vec<PartitionCensus>;
+
+    async fn run(
+        &self,
+        db: &Database,
+        conn: &mut PgConnection,
+    ) -> Result<Vec<PartitionCensus>, Failure> {
+        set_up(conn).await?;
+        let mut measured = Vec::new();
+        for Attached { partition, place } in attached(db, conn).await? {
+            let sql = include_str!("sql/partitions/measure.sql").replace("{table}", &place);
+            let found = query(AssertSqlSafe(sql))
+                .persistent(false)
+                .bind(&place)
+                .fetch_one(&mut *conn)
+                .await?;
+            measured.push(PartitionCensus {
+                name: partition.name,
+                from: partition.from,
+                until: partition.until,
+                rows: row::count(&found, "counted")?,
+                bytes: Some(row::count(&found, "bytes")?),
+            });
+        }
+        Ok(measured)
+    }
+}
+
+/// The row that expired last, looked for from the newest partition on.
+pub(super) struct Newest;
+
+impl Operation for Newest {
+    const WHAT: &'static str = "reading the newest archived row";
+    const REPEATABLE: bool = true;
+    const PATIENCE: Option<Duration> = Some(LONGEST_STEP);
+
+    type Answer = Option<Tombstone>;
+
+    async fn run(
+        &self,
+        db: &Database,
+        conn: &mut PgConnection,
+    ) -> Result<Option<Tombstone>, Failure> {
+        set_up(conn).await?;
+        read_whole_tables(db, conn).await?;
+        for Attached { place, .. } in attached(db, conn).await?.into_iter().rev() {
+            let sql = include_str!("sql/partitions/newest.sql").replace("{table}", &place);
+            let found = query(AssertSqlSafe(sql))
+                .persistent(false)
+                .fetch_optional(&mut *conn)
+                .await?;
+            if let Some(found) = found {
+                return Ok(Some(row::tombstone_of(&found)?));
+            }
+        }
+        Ok(None)
+    }
+}
+
 /// The archive's table, as long as nobody else changes its partitions.
 struct Archive {
     /// Quoted. That of the table itself, whatever the search path says first.
@@ -202,7 +272,7 @@ async fn set_up(conn: &mut PgConnection) -> Result<(), Failure> {
 }
 
 /// The name of the archive's table, as the settings have it.
-fn archive_of(db: &Database) -> String {
+pub(crate) fn archive_of(db: &Database) -> String {
     schema::qualified(db.schema(), "idempotency_key_archive")
 }
 

@@ -20,12 +20,14 @@ use tokio::time::sleep;
 use super::{
     database::{Database, Operation},
     error::Failure,
-    partition::{Detach, DropRetired, List, Made, Make},
+    partition::{Detach, DropRetired, List, Made, Make, Measure, Newest},
     upkeep::Now,
 };
 use crate::{
     clock::after,
+    inspect::PartitionCensus,
     partition::{Month, Partition},
+    record::Tombstone,
     store::StoreError,
 };
 
@@ -33,6 +35,16 @@ use crate::{
 pub(crate) async fn list(db: &Database) -> Result<Vec<Partition>, StoreError> {
     let attached = patiently(db, &List).await?;
     Ok(attached.into_iter().map(|one| one.partition).collect())
+}
+
+/// The rows and the size of all there are, oldest first.
+pub(crate) async fn measure(db: &Database) -> Result<Vec<PartitionCensus>, StoreError> {
+    patiently(db, &Measure).await
+}
+
+/// The archived row that expired last.
+pub(crate) async fn newest(db: &Database) -> Result<Option<Tombstone>, StoreError> {
+    patiently(db, &Newest).await
 }
 
 /// Makes what is missing for the months from `from` through `until`.

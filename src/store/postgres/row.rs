@@ -10,6 +10,7 @@ use uuid::Uuid;
 use super::time::Time;
 use crate::{
     fingerprint::Fingerprint,
+    inspect::{LiveRecord, LiveState},
     record::{Completion, ExpiredRecord, OwnerToken, Record, RecordState, Tombstone},
     scope::ScopedKey,
     store::{
@@ -42,20 +43,48 @@ pub(super) fn record(key: ScopedKey, row: &PgRow) -> Result<Record, StoreError> 
         key,
         fingerprint: fingerprint(row)?,
         token: token(row)?,
-        attempt: u32::try_from(column::<i64>(row, "attempt")?)
-            .map_err(|_| StoreError::corrupt("attempt"))?,
+        attempt: attempt(row)?,
         created_at: time(row, "created_at")?,
         expires_at: time(row, "expires_at")?,
         state,
     })
 }
 
+/// The record as an operator sees it.
+pub(super) fn live(row: &PgRow) -> Result<LiveRecord, StoreError> {
+    let key = key(row)?;
+    let state = match optional::<i16>(row, "status_code")? {
+        Some(status) => LiveState::Completed {
+            completed_at: optional_time(row, "completed_at")?,
+            status: u16::try_from(status).map_err(|_| StoreError::corrupt("status_code"))?,
+            resource_id: stored_resource_id(key, optional(row, "resource_id")?),
+            kept_bytes: optional::<i64>(row, "kept_bytes")?.map(i64::unsigned_abs),
+        },
+        None => LiveState::InProgress {
+            lease_until: time(row, "lease_until")?,
+            speculative: column(row, "speculative")?,
+        },
+    };
+    Ok(LiveRecord::new(
+        key,
+        attempt(row)?,
+        time(row, "created_at")?,
+        time(row, "expires_at")?,
+        state,
+    ))
+}
+
 pub(super) fn expired(row: &PgRow) -> Result<ExpiredRecord, StoreError> {
     Ok(ExpiredRecord {
-        tombstone: tombstone(key(row)?, row)?,
+        tombstone: tombstone_of(row)?,
         token: token(row)?,
         speculative: column(row, "speculative")?,
     })
+}
+
+/// A row that tells its own name.
+pub(crate) fn tombstone_of(row: &PgRow) -> Result<Tombstone, StoreError> {
+    tombstone(key(row)?, row)
 }
 
 pub(crate) fn tombstone(key: ScopedKey, row: &PgRow) -> Result<Tombstone, StoreError> {
@@ -75,6 +104,16 @@ pub(crate) fn status_code(status: u16) -> Result<i16, StoreError> {
     i16::try_from(status).map_err(|_| StoreError::corrupt("status_code"))
 }
 
+fn attempt(row: &PgRow) -> Result<u32, StoreError> {
+    let attempt = column::<i64>(row, "attempt")?;
+    u32::try_from(attempt).map_err(|_| StoreError::corrupt("attempt"))
+}
+
+/// How many rows were counted.
+pub(super) fn count(row: &PgRow, name: &'static str) -> Result<u64, StoreError> {
+    column::<i64>(row, name).map(i64::unsigned_abs)
+}
+
 fn fingerprint(row: &PgRow) -> Result<Fingerprint, StoreError> {
     match column::<&[u8]>(row, "fingerprint")? {
         [] => Err(StoreError::corrupt("fingerprint")),
@@ -89,6 +128,13 @@ fn token(row: &PgRow) -> Result<OwnerToken, StoreError> {
 
 pub(super) fn time(row: &PgRow, name: &'static str) -> Result<Timestamp, StoreError> {
     column::<Time>(row, name).map(|time| time.0)
+}
+
+pub(super) fn optional_time(
+    row: &PgRow,
+    name: &'static str,
+) -> Result<Option<Timestamp>, StoreError> {
+    Ok(optional::<Time>(row, name)?.map(|time| time.0))
 }
 
 pub(super) fn column<'r, T>(row: &'r PgRow, name: &'static str) -> Result<T, StoreError>

@@ -6,14 +6,18 @@
 //! and says so in the name of its migration: such a schema is accepted, so that
 //! old and new processes run side by side during a deploy.
 
+use std::time::{Duration, Instant};
+
 use sqlx::{
     AssertSqlSafe, Connection as _, PgConnection, Postgres, Row as _, SqlSafeStr,
+    error::DatabaseError,
     migrate::{MigrateError, Migration, MigrationType, Migrator},
     postgres::{PgArguments, PgRow},
     query,
     query::Query,
     raw_sql,
 };
+use tokio::time::sleep;
 
 use super::{
     error::store_error,
@@ -26,19 +30,30 @@ use crate::store::StoreError;
 /// database is neither read nor written. They make their tables in the first
 /// schema of the search path.
 pub fn migrator() -> Migrator {
-    let migration = |kind, sql: &'static str| {
-        Migration::new(1, "idempotency".into(), kind, sql.into_sql_str(), false)
+    let both = |version, name: &'static str, up: &'static str, down: &'static str| {
+        let one = move |kind, sql: &'static str| {
+            Migration::new(version, name.into(), kind, sql.into_sql_str(), false)
+        };
+        [
+            one(MigrationType::ReversibleUp, up),
+            one(MigrationType::ReversibleDown, down),
+        ]
     };
-    let mut migrator = Migrator::with_migrations(vec![
-        migration(
-            MigrationType::ReversibleUp,
+    let all = [
+        both(
+            1,
+            "idempotency",
             include_str!("../../../migrations/postgres/0001_idempotency.up.sql"),
-        ),
-        migration(
-            MigrationType::ReversibleDown,
             include_str!("../../../migrations/postgres/0001_idempotency.down.sql"),
         ),
-    ]);
+        both(
+            2,
+            "additive: completed_at",
+            include_str!("../../../migrations/postgres/0002_completed_at.up.sql"),
+            include_str!("../../../migrations/postgres/0002_completed_at.down.sql"),
+        ),
+    ];
+    let mut migrator = Migrator::with_migrations(all.concat());
     migrator.dangerous_set_table_name(BOOKKEEPING);
     migrator
 }
@@ -52,6 +67,20 @@ pub(super) async fn migrate(
     if missing_in_own_transaction(conn, schema).await?.is_empty() {
         return Ok(());
     }
+    let deadline = Instant::now() + LONGEST_MIGRATION;
+    while !migrate_once(conn, schema, Instant::now() >= deadline).await? {
+        sleep(PAUSE).await;
+    }
+    Ok(())
+}
+
+/// False when somebody holds a table for longer than a migration is to wait,
+/// since all claims wait behind it; an error when this is the last try.
+async fn migrate_once(
+    conn: &mut PgConnection,
+    schema: Option<&Schema>,
+    is_last: bool,
+) -> Result<bool, StoreError> {
     let failed = |error: sqlx::Error| store_error("migrating", error.into());
     let begin = conn.begin_with(include_str!("sql/schema/begin.sql"));
     let mut transaction = begin.await.map_err(failed)?;
@@ -68,11 +97,21 @@ pub(super) async fn migrate(
     let made = bookkeeping.execute(&mut *transaction).await;
     made.map_err(|error| setup_error(MigrateError::Execute(error)))?;
     for migration in missing(&mut transaction, schema).await? {
-        let applied = apply(&mut transaction, &migration).await;
-        let failed = |error| setup_error(MigrateError::ExecuteMigration(error, migration.version));
-        applied.map_err(failed)?;
+        match apply(&mut transaction, &migration).await {
+            Err(error) if is_locked(&error) && !is_last => {
+                transaction.rollback().await.map_err(failed)?;
+                return Ok(false);
+            }
+            Err(error) if is_locked(&error) => return Err(failed(error)),
+            Err(error) => {
+                let failed = MigrateError::ExecuteMigration(error, migration.version);
+                return Err(setup_error(failed));
+            }
+            Ok(()) => {}
+        }
     }
-    transaction.commit().await.map_err(failed)
+    transaction.commit().await.map_err(failed)?;
+    Ok(true)
 }
 
 /// Makes the schema if there is none, and what follows in it.
@@ -101,6 +140,11 @@ async fn apply(conn: &mut PgConnection, migration: &Migration) -> Result<(), sql
         .execute(conn)
         .await?;
     Ok(())
+}
+
+fn is_locked(error: &sqlx::Error) -> bool {
+    let code = error.as_database_error().and_then(DatabaseError::code);
+    code.as_deref() == Some("55P03")
 }
 
 /// A statement without a name, which a proxy would hand to another connection.
@@ -263,6 +307,11 @@ fn setup_error(error: MigrateError) -> StoreError {
 }
 
 const BOOKKEEPING: &str = "_axum_idempotency_migrations";
+
+/// For how long a migration tries to get hold of its table, and how long others
+/// come first in between.
+const LONGEST_MIGRATION: Duration = Duration::from_mins(1);
+const PAUSE: Duration = Duration::from_millis(300);
 
 /// How the name of a migration begins that older versions of this crate can
 /// live with.

@@ -130,6 +130,7 @@ impl Ledger<Postgres> for PostgresLedger {
             .bind(completion.resource_id.as_ref().map(ResourceId::as_str))
             .bind(response.map(|kept| encode_headers(&kept.headers)))
             .bind(response.map(|kept| &kept.body[..]))
+            .bind(self.0.test_time())
             .execute(conn)
             .await;
         let done = done.map_err(|error| Failure::from(error).into_store_error(COMPLETING))?;

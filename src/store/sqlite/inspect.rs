@@ -16,6 +16,7 @@ use crate::{
     clock::up_to_micros,
     inspect::{
         InspectStore, LiveRecord, OpenQuery, OpenRecord, PerMinute, PublishedTtls, StoreCensus,
+        judged,
     },
     scope::ScopedKey,
     store::StoreError,
@@ -176,21 +177,6 @@ impl Operation for OpenAt {
         let records = rows.iter().map(row::live);
         Ok(judged(records, |record| asked.judge(record)))
     }
-}
-
-/// What the rule lets pass of what was read. A row that cannot be read must not
-/// keep an operator from the others.
-pub(crate) fn judged<T>(
-    rows: impl Iterator<Item = Result<T, StoreError>>,
-    judge: impl Fn(&T) -> Option<OpenRecord>,
-) -> Vec<OpenRecord> {
-    let readable = rows.filter_map(|row| {
-        let told = |error: &StoreError| {
-            tracing::error!(error = %error.causes(), "a row cannot be read: it is left out");
-        };
-        row.inspect_err(told).ok()
-    });
-    readable.filter_map(|row| judge(&row)).collect()
 }
 
 #[derive(Debug)]

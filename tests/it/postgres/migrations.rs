@@ -70,10 +70,13 @@ async fn the_users_migrations_and_ours_do_not_meet() {
             store.migrate().await.expect("ours");
             migrator().run(&mut raw.0).await.expect("ours, by hand");
             users_migrator().run(&mut raw.0).await.expect("the user's");
-            for table in ["_sqlx_migrations", "_axum_idempotency_migrations"] {
-                let versions = format!("SELECT array_agg(version) FROM {table}");
+            for (table, expected) in [
+                ("_sqlx_migrations", &[1][..]),
+                ("_axum_idempotency_migrations", &[1, 2]),
+            ] {
+                let versions = format!("SELECT array_agg(version ORDER BY version) FROM {table}");
                 let versions: Vec<i64> = raw.get(&versions).await;
-                assert_eq!(versions, [1], "{table}");
+                assert_eq!(versions, expected, "{table}");
             }
             claim(&store, request(key("k"))).await;
             raw.run("INSERT INTO charges VALUES ('ch_1')").await;
@@ -142,9 +145,19 @@ async fn a_schema_whose_name_needs_quotes_holds_all_tables() {
 
 /// Tables and columns as the migrations of a dialect make them.
 fn columns_of(dialect: &str) -> BTreeSet<String> {
-    let root = env!("CARGO_MANIFEST_DIR");
-    let path = format!("{root}/migrations/{dialect}/0001_idempotency.up.sql");
-    let sql = std::fs::read_to_string(&path).expect(&path);
+    let directory = format!("{}/migrations/{dialect}", env!("CARGO_MANIFEST_DIR"));
+    let files = std::fs::read_dir(&directory).expect(&directory);
+    let files = files.map(|file| file.expect(&directory).path());
+    let ups = files.filter(|path| path.to_string_lossy().ends_with(".up.sql"));
+    let mut columns = BTreeSet::new();
+    for path in ups {
+        let sql = std::fs::read_to_string(&path).expect(&directory);
+        columns.extend(columns_in(&sql));
+    }
+    columns
+}
+
+fn columns_in(sql: &str) -> BTreeSet<String> {
     let mut columns = BTreeSet::new();
     for table in sql.split("CREATE TABLE ").skip(1) {
         let (name, rest) = table.split_once('(').expect("columns");
@@ -156,6 +169,11 @@ fn columns_of(dialect: &str) -> BTreeSet<String> {
         let names = lines.filter(|word| word.starts_with(|first: char| first.is_ascii_lowercase()));
         columns.extend(names.map(|column| format!("{}.{column}", name.trim())));
     }
+    for change in sql.split("ALTER TABLE ").skip(1) {
+        let (table, rest) = change.split_once(" ADD COLUMN ").expect("a column");
+        let column = rest.split_whitespace().next().expect("a name");
+        columns.insert(format!("{table}.{column}"));
+    }
     columns
 }
 
@@ -164,6 +182,10 @@ fn the_dialects_have_the_same_tables_and_columns() {
     let postgres = columns_of("postgres");
     assert!(
         postgres.contains("idempotency_keys.scoped_key"),
+        "{postgres:?}"
+    );
+    assert!(
+        postgres.contains("idempotency_keys.completed_at"),
         "{postgres:?}"
     );
     assert_eq!(postgres, columns_of("sqlite"));

@@ -29,6 +29,7 @@ mod commits;
 #[cfg(feature = "conformance")]
 mod conformance;
 mod indeterminate;
+mod inspect;
 mod locks;
 mod migrations;
 #[cfg(feature = "conformance")]

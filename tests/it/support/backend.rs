@@ -10,6 +10,7 @@ use axum_idempotency::{
     Clock, IdempotencyKey, ManualClock, Principal, Record, Scope, ScopedKey, Sweeper, SystemClock,
     Tombstone,
     archive::{Archive, MemoryArchive},
+    inspect::LiveRecord,
     store::{Keeps, MemoryStore, Store},
 };
 use http::Method;
@@ -150,6 +151,13 @@ impl Backend {
     /// The archive as one process sees it.
     pub(crate) fn archive(&self) -> FaultyArchive {
         FaultyArchive::over(Arc::clone(&self.archive))
+    }
+
+    /// The live record of a key as an operator sees it.
+    pub(crate) async fn seen_by_an_operator(&self, key: &str) -> Option<LiveRecord> {
+        let store = self.store.inspect().expect("a store that can be inspected");
+        let found = store.record(scoped("alice", key)).await;
+        found.expect("the store answers")
     }
 
     /// What the store holds for alice's `key`.

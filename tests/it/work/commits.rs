@@ -1,6 +1,8 @@
-//! Many at once.
+//! Commits, one and many at once.
 
-use axum_idempotency::InFlight;
+use std::time::Duration;
+
+use axum_idempotency::{Clock as _, InFlight, inspect::LiveState};
 use futures_util::future::join_all;
 
 use super::{Place, on_both};
@@ -9,6 +11,7 @@ use crate::support::PATIENCE;
 on_both!(
     of_sixty_four_duplicates_through_two_processes_one_has_its_effect,
     thirty_two_keys_at_once_are_all_charged,
+    a_commit_leaves_the_moment_of_its_outcome,
 );
 
 async fn of_sixty_four_duplicates_through_two_processes_one_has_its_effect(place: Place) {
@@ -47,4 +50,20 @@ async fn thirty_two_keys_at_once_are_all_charged(place: Place) {
         assert_eq!(answer.status, 201, "{answer:?}");
     }
     assert_eq!(place.base.effects().await, 32);
+}
+
+async fn a_commit_leaves_the_moment_of_its_outcome(place: Place) {
+    let shop = place.charging().open().await;
+    let clock = place.backend.clock.clone();
+    clock.advance(Duration::from_mins(3));
+    let answer = shop.post("/charges").key("k").send().await;
+    assert_eq!(answer.status, 201, "{answer:?}");
+    let then = clock.now();
+    clock.advance(Duration::from_mins(3));
+    let record = place.backend.seen_by_an_operator("k").await;
+    let state = record.expect("a record").state;
+    let LiveState::Completed { completed_at, .. } = state else {
+        panic!("expected a completed record, got {state:?}");
+    };
+    assert_eq!(completed_at, Some(then));
 }

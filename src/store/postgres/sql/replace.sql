@@ -32,15 +32,16 @@ SELECT scoped_key, fingerprint, token, attempt, created_at, expires_at,
 FROM locked
 ORDER BY scoped_key
 ON CONFLICT (scoped_key) DO UPDATE
-SET fingerprint = excluded.fingerprint,
-    token       = excluded.token,
-    attempt     = excluded.attempt,
-    created_at  = excluded.created_at,
-    expires_at  = excluded.expires_at,
-    lease_until = excluded.lease_until,
-    speculative = excluded.speculative,
-    status_code = NULL,
-    resource_id = NULL,
-    headers     = NULL,
-    body        = NULL
+SET fingerprint  = excluded.fingerprint,
+    token        = excluded.token,
+    attempt      = excluded.attempt,
+    created_at   = excluded.created_at,
+    expires_at   = excluded.expires_at,
+    lease_until  = excluded.lease_until,
+    speculative  = excluded.speculative,
+    status_code  = NULL,
+    resource_id  = NULL,
+    headers      = NULL,
+    body         = NULL,
+    completed_at = NULL
 RETURNING scoped_key, lease_until

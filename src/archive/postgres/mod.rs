@@ -13,6 +13,7 @@ use sqlx::PgConnection;
 use super::Archive;
 use crate::{
     clock::before,
+    inspect::InspectArchive,
     partition::{Month, Partition},
     record::{ResourceId, Tombstone},
     scope::ScopedKey,
@@ -24,6 +25,8 @@ use crate::{
         },
     },
 };
+
+mod inspect;
 
 /// Tombstones in a PostgreSQL database, in one partition a calendar month (UTC).
 /// Clones are handles to one archive.
@@ -166,6 +169,10 @@ impl Archive for PostgresArchive {
 
     async fn prepare(&self, from: Timestamp, until: Timestamp) -> Result<(), StoreError> {
         prepare(&self.db, from, until).await
+    }
+
+    fn inspect(&self) -> Option<&dyn InspectArchive> {
+        Some(self)
     }
 }
 
