@@ -89,12 +89,14 @@ use crate::{
     archive::Archive,
     claim::{Claim, ClaimRequest},
     clock::{Clock, from_micros},
+    inspect::InspectStore,
     record::{Completion, ExpiredRecord, OwnerToken, Record},
     scope::ScopedKey,
 };
 
 mod claims;
 mod error;
+mod inspect;
 mod link;
 mod options;
 mod renewals;
@@ -202,6 +204,13 @@ impl RedisStore {
 }
 
 impl Shared {
+    fn check_open(&self, what: &'static str) -> Result<(), StoreError> {
+        if self.is_closed.load(Ordering::Acquire) {
+            return Err(StoreError::unavailable(what, "the store is closed"));
+        }
+        Ok(())
+    }
+
     /// Runs a script on the record of `key`.
     async fn call(
         &self,
@@ -221,9 +230,7 @@ impl Shared {
         args: impl for<'c, 's> FnOnce(&'c mut ScriptInvocation<'s>) -> &'c mut ScriptInvocation<'s>,
     ) -> Result<Value, StoreError> {
         let what = call.what;
-        if self.is_closed.load(Ordering::Acquire) {
-            return Err(StoreError::unavailable(what, "the store is closed"));
-        }
+        self.check_open(what)?;
         let now = self
             .clock
             .as_ref()
@@ -354,6 +361,10 @@ impl Store for RedisStore {
 
     async fn close(&self) {
         self.shared.is_closed.store(true, Ordering::Release);
+    }
+
+    fn inspect(&self) -> Option<&dyn InspectStore> {
+        Some(self)
     }
 }
 

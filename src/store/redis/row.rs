@@ -7,6 +7,7 @@ use redis::Value;
 use crate::{
     clock::from_micros,
     fingerprint::Fingerprint,
+    inspect::{LiveRecord, LiveState},
     record::{Completion, ExpiredRecord, OwnerToken, Record, RecordState, ResourceId},
     scope::ScopedKey,
     store::{
@@ -53,6 +54,39 @@ pub(super) fn expired(record: &Record) -> ExpiredRecord {
     }
 }
 
+/// A record as `lua/inspect.lua` replied with it, and the time by which it is to
+/// be judged.
+pub(super) fn live(key: ScopedKey, value: Value) -> Result<(Timestamp, LiveRecord), StoreError> {
+    let Value::Array(reply) = value else {
+        return Err(StoreError::corrupt("an operator's view of a record"));
+    };
+    let mut reply = Fields(reply.into_iter());
+    let now = reply.time("now")?;
+    let progress = reply.bytes("progress")?;
+    let attempt = reply.number("attempt")?;
+    let created_at = reply.time("created_at")?;
+    let expires_at = reply.time("expires_at")?;
+    let state = if progress == b"in_progress" {
+        LiveState::InProgress {
+            lease_until: reply.time("lease_until")?,
+            speculative: reply.number::<u8>("speculative")? == 1,
+        }
+    } else {
+        LiveState::Completed {
+            completed_at: Some(reply.time("completed_at")?),
+            status: reply.number("status")?,
+            resource_id: {
+                let id = reply.bytes("resource_id")?;
+                let id = str::from_utf8(&id).ok().filter(|id| !id.is_empty());
+                stored_resource_id(key, id)
+            },
+            kept_bytes: u64::try_from(reply.number::<i64>("kept_bytes")?).ok(),
+        }
+    };
+    let record = LiveRecord::new(key, attempt, created_at, expires_at, state);
+    Ok((now, record))
+}
+
 fn in_progress(key: ScopedKey, fields: Vec<Value>) -> Result<Record, StoreError> {
     let mut fields = Fields(fields.into_iter());
     Ok(Record {
@@ -77,6 +111,7 @@ fn completed(key: ScopedKey, mut bytes: Bytes) -> Result<Record, StoreError> {
     let attempt = bytes.get_u32();
     let created_at = from_micros(bytes.get_i64());
     let expires_at = from_micros(bytes.get_i64());
+    let _completed_at = bytes.get_i64();
     let token = token(&bytes.split_to(OwnerToken::LENGTH))?;
     let length = usize::from(bytes.get_u16());
     let fingerprint = fingerprint(&part(&mut bytes, length, "fingerprint")?)?;
@@ -164,5 +199,5 @@ fn fingerprint(bytes: &[u8]) -> Result<Fingerprint, StoreError> {
     Ok(Fingerprint::from_bytes(bytes))
 }
 
-const VERSION: u8 = 1;
-const HEADER_LENGTH: usize = 41;
+const VERSION: u8 = 2;
+const HEADER_LENGTH: usize = 49;

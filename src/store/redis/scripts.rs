@@ -57,6 +57,9 @@ pub(super) struct Scripts {
     pub(super) get: Call,
     pub(super) amend: Call,
     pub(super) expired: Call,
+    pub(super) inspect: Call,
+    pub(super) erase: Call,
+    pub(super) ttls: Call,
     pub(super) remove: Call,
     pub(super) publish_ttl: Call,
     pub(super) now: Call,
@@ -76,6 +79,12 @@ impl Scripts {
                 "looking for expired records",
                 script_without_room!("expired"),
             ),
+            inspect: Call::new(
+                "reading a record for an operator",
+                script_without_room!("inspect"),
+            ),
+            erase: Call::new("erasing an answer", script_without_room!("erase")).once(),
+            ttls: Call::new("reading the TTLs in force", script_without_room!("ttls")),
             remove: Call::new("removing a record", script_without_room!("remove")),
             publish_ttl: Call::new(
                 "publishing the TTLs in force",

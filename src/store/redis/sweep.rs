@@ -31,7 +31,7 @@ impl RedisStore {
         for (master, _) in masters {
             let mut cursor = 0;
             loop {
-                let (next, keys) = self.page(&master, cursor).await?;
+                let (next, keys) = self.page(&master, cursor, Sought::Swept).await?;
                 self.add_expired(&keys, &mut oldest).await?;
                 while oldest.len() > limit {
                     oldest.pop_last();
@@ -45,12 +45,19 @@ impl RedisStore {
         Ok(oldest.into_values().collect())
     }
 
-    async fn page(
+    /// Where a look through the keys of a server goes on, and those that it saw;
+    /// the same one more than once where the server makes room meanwhile.
+    pub(super) async fn page(
         &self,
         master: &Master,
         cursor: u64,
+        sought: Sought,
     ) -> Result<(u64, Vec<ScopedKey>), StoreError> {
-        let page = self.shared.link.ask(master, self.scan(cursor)).await;
+        let page = self
+            .shared
+            .link
+            .ask(master, self.scan(cursor, sought))
+            .await;
         let page = page.and_then(|page| Ok(from_redis_value::<(u64, Vec<String>)>(page)?));
         let (next, names) =
             page.map_err(|error| store_error(self.shared.scripts.expired.what, error))?;
@@ -58,7 +65,7 @@ impl RedisStore {
         Ok((next, keys.collect()))
     }
 
-    fn scan(&self, cursor: u64) -> Cmd {
+    fn scan(&self, cursor: u64, sought: Sought) -> Cmd {
         let mut scan = redis::cmd("SCAN");
         scan.arg(cursor)
             .arg("MATCH")
@@ -69,7 +76,7 @@ impl RedisStore {
             ))
             .arg("COUNT")
             .arg(LOOKED_AT_ONCE);
-        if self.shared.clock.is_none() {
+        if sought == Sought::Swept && self.shared.clock.is_none() {
             scan.arg("TYPE").arg("hash");
         }
         scan
@@ -104,6 +111,15 @@ impl RedisStore {
             Err(error) => Err(error),
         }
     }
+}
+
+/// Which keys are looked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Sought {
+    /// Those that a sweep may move.
+    Swept,
+    /// Those of all records.
+    All,
 }
 
 /// A text as a pattern that matches nothing else.

@@ -11,6 +11,8 @@ redis.call('PTTL', key)
 redis.call('PEXPIRE', key, GRACE)
 redis.call('SET', key, '', 'PX', GRACE)
 redis.call('GETRANGE', key, 0, 0)
+redis.call('STRLEN', key)
+redis.call('SET', key, '', 'KEEPTTL')
 redis.call('GET', key)
 redis.call('DEL', key)
 return now

@@ -7,11 +7,11 @@
 
 local FIELDS = { 'token', 'attempt', 'created_at', 'expires_at', 'fingerprint', 'lease_until', 'speculative' }
 
--- Version, status, attempt, created_at, expires_at, token, and the length of the
--- fingerprint.
-local HEADER = '>BI2I4I8I8c16I2'
-local HEADER_LENGTH = 41
-local VERSION = 1
+-- Version, status, attempt, created_at, expires_at, completed_at, token, and the
+-- length of the fingerprint.
+local HEADER = '>BI2I4I8I8I8c16I2'
+local HEADER_LENGTH = 49
+local VERSION = 2
 
 -- How much longer than a record lives Redis keeps it, in milliseconds: a clock
 -- that steps back, or a replica's that was ahead, finds it there all the same.
@@ -65,12 +65,14 @@ local function read_string()
   if #header < HEADER_LENGTH or header:byte() ~= VERSION then
     corrupt('header')
   end
-  local _, status, attempt, created_at, expires_at, token, length = struct.unpack(HEADER, header)
+  local _, status, attempt, created_at, expires_at, completed_at, token, length =
+    struct.unpack(HEADER, header)
   return {
     status = status,
     attempt = attempt,
     created_at = created_at,
     expires_at = expires_at,
+    completed_at = completed_at,
     token = token,
     fingerprint = redis.call('GETRANGE', key, HEADER_LENGTH, HEADER_LENGTH + length - 1),
     lease_until = 0,
@@ -111,9 +113,22 @@ local function whole(record)
   return redis.call('GET', key)
 end
 
+-- Of a completed record the resource id, for how many bytes its headers and body
+-- are kept (nil where they are not), and where what precedes them ends.
+local function outline(record)
+  local place = HEADER_LENGTH + #record.fingerprint
+  local length = redis.call('GETRANGE', key, place, place):byte() or corrupt('resource_id')
+  local id = redis.call('GETRANGE', key, place + 1, place + length)
+  local rest = place + 1 + length
+  -- Their length comes before the headers.
+  local kept = redis.call('STRLEN', key) - rest - 4
+  return id, kept >= 0 and kept or nil, rest
+end
+
 local function write_completed(record, token, status, answer)
   local header = struct.pack(
-    HEADER, VERSION, status, record.attempt, record.created_at, record.expires_at, token, #record.fingerprint
+    HEADER, VERSION, status, record.attempt, record.created_at, record.expires_at, now, token,
+    #record.fingerprint
   )
   redis.call('SET', key, header .. record.fingerprint .. answer, 'PX', keep_until(record.expires_at))
 end
