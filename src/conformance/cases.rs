@@ -174,6 +174,53 @@ macro_rules! __conformance_cases {
                 a_completion_that_races_a_sweep_is_not_lost
                 an_amendment_that_races_a_sweep_is_not_lost
             }
+            inspect {
+                records_are_counted_by_state
+                an_empty_store_counts_nothing
+                the_backlog_is_what_a_sweep_moves
+                a_live_lease_past_its_ttl_is_no_backlog
+                a_record_in_progress_is_told
+                a_completed_record_is_told_without_its_answer
+                a_completion_leaves_its_moment
+                a_late_completion_leaves_its_own_moment
+                an_amendment_leaves_its_moment
+                a_key_that_runs_anew_has_no_moment
+                claims_are_counted_by_the_minute
+                the_published_ttls_are_told
+                a_closed_store_tells_nothing
+            }
+            open_at {
+                what_runs_is_open_from_its_claim_on
+                what_lapsed_is_open
+                a_takeover_is_open_from_the_first_claim_on
+                what_never_ran_is_not_open
+                what_was_completed_by_then_is_not_open
+                what_was_completed_later_was_open
+                what_was_amended_later_was_open
+                what_expired_is_open_until_it_is_swept
+                the_oldest_are_told_first_and_no_more_than_asked
+            }
+            erase {
+                an_erased_answer_is_gone_and_the_rest_stays
+                a_repeat_after_an_erasure_is_told_that_it_was_not_kept
+                an_erased_record_expires_and_is_swept_like_any_other
+                there_is_nothing_to_erase_twice
+                only_a_completed_record_has_an_answer_to_erase
+                an_erasure_touches_its_own_key_only
+            }
+            inspect_archive {
+                an_empty_archive_counts_nothing
+                rows_are_counted_by_month
+                no_column_can_hold_a_payload
+                a_key_used_in_two_windows_has_two_rows
+                the_newest_row_is_the_one_that_expired_last
+                rows_are_counted_from_a_moment_on
+                archived_rows_were_open_within_their_window
+                an_archived_outcome_may_have_been_open_for_as_long_as_a_request_runs
+                the_oldest_archived_are_told_first_and_no_more_than_asked
+                archived_claims_are_counted_by_the_minute
+                a_swept_record_was_open_as_the_archive_tells_it
+            }
             archive {
                 a_row_is_found_as_it_was_inserted
                 an_unknown_key_is_not_found

@@ -91,8 +91,12 @@ mod cancel;
 mod cases;
 mod claim;
 mod complete;
+mod erase;
 mod handles;
+mod inspect;
+mod inspect_archive;
 mod lease;
+mod open_at;
 mod order;
 mod owner;
 mod race;
@@ -132,6 +136,13 @@ pub trait Fixture: Send + Sync {
     /// Moves the store's clock forward. It may also run by itself, as a
     /// server's does: add an offset to that one.
     async fn advance(&self, by: Duration);
+
+    /// Whether store and archive can tell an operator what there is: whether
+    /// their `inspect` gives something. Default: true. Where it is false, the
+    /// cases about that are skipped, which is printed.
+    fn is_inspected(&self) -> bool {
+        true
+    }
 }
 
 /// One thing that a store or an archive has to do.

@@ -13,6 +13,7 @@ use crate::{
     claim::{Abandoned, ArchiveLookup, ClaimOutcome, ClaimRequest, CompletedRecord, KeyAge, Lease},
     clock::after,
     fingerprint::{Fingerprint, FingerprintInput, FingerprintOptions},
+    inspect::{InspectArchive, InspectStore, LiveRecord},
     key::{IdempotencyKey, KeyError},
     record::{Completion, KeptResponse, OwnerToken, Record, ResourceId, Tombstone},
     scope::{Principal, Scope, ScopedKey},
@@ -320,6 +321,39 @@ pub(super) fn archive_of(fixture: &dyn Fixture) -> Option<Arc<dyn Archive>> {
         eprintln!("skipped: the fixture has no archive");
     }
     archive
+}
+
+/// The store as an operator asks it; unless the fixture says that it cannot be
+/// asked, when the case is skipped.
+pub(super) fn inspected<'s>(
+    fixture: &dyn Fixture,
+    store: &'s dyn Store,
+) -> Option<&'s dyn InspectStore> {
+    if !fixture.is_inspected() {
+        eprintln!("skipped: the fixture says that its store cannot be inspected");
+        return None;
+    }
+    let inspected = store.inspect();
+    Some(inspected.unwrap_or_else(|| panic!("expected a store that can be inspected")))
+}
+
+/// The same of the archive.
+pub(super) fn inspected_archive<'a>(
+    fixture: &dyn Fixture,
+    archive: &'a dyn Archive,
+) -> Option<&'a dyn InspectArchive> {
+    if !fixture.is_inspected() {
+        eprintln!("skipped: the fixture says that its archive cannot be inspected");
+        return None;
+    }
+    let inspected = archive.inspect();
+    Some(inspected.unwrap_or_else(|| panic!("expected an archive that can be inspected")))
+}
+
+/// The record of a key as an operator sees it, which has to be there.
+pub(super) async fn live(inspect: &dyn InspectStore, key: ScopedKey) -> LiveRecord {
+    let record = ok(inspect.record(key).await, "an operator's read");
+    record.unwrap_or_else(|| panic!("expected a record, got none"))
 }
 
 #[track_caller]
