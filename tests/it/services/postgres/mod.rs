@@ -8,6 +8,7 @@ mod crashes;
 mod load;
 mod locks;
 mod lost_answers;
+mod runbook;
 mod settings;
 mod silence;
 mod watched;
