@@ -137,7 +137,8 @@ impl Incident {
         match given {
             Given::Nothing | Given::Crash => {}
             Given::Backlog => {
-                let waiting = self.count("SELECT count(*) FROM idempotency_keys WHERE expires_at < now()");
+                let waiting =
+                    self.count("SELECT count(*) FROM idempotency_keys WHERE expires_at < now()");
                 assert_eq!(waiting.await, 0, "the backlog is drained");
                 let archived = "SELECT count(*) FROM idempotency_key_archive WHERE expired_at > now() - interval '2 hours'";
                 assert_eq!(self.count(archived).await, BACKLOG, "into the archive");
