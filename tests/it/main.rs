@@ -9,6 +9,8 @@ mod archive_first;
 mod archive_lookup;
 mod builders;
 mod claim_results;
+#[cfg(feature = "cli")]
+mod cli;
 #[cfg(feature = "client")]
 mod client;
 mod completions;

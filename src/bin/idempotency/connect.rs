@@ -119,6 +119,17 @@ pub(crate) fn no_archive() -> Fault {
     Fault::new("there is no archive: name one in ARCHIVE_URL, such as sqlite:archive.db")
 }
 
+/// Whether both can tell what the inspector asks them; else it would find
+/// nothing, which is another answer.
+pub(crate) fn can_tell(connection: &Connection) -> Result<Inspector, Fault> {
+    let inspector = connection.inspector();
+    inspected_store(&inspector)?;
+    if connection.archive().is_some() {
+        inspected_archive(&inspector)?;
+    }
+    Ok(inspector)
+}
+
 /// The store's own view.
 pub(crate) fn inspected_store(inspector: &Inspector) -> Result<&dyn InspectStore, Fault> {
     let store = inspector.inspected_store();

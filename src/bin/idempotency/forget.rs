@@ -6,7 +6,13 @@ use axum_idempotency::inspect::{KeyHistory, LiveState};
 use clap::Args;
 use serde_json::json;
 
-use super::{Context, connect::inspected_store, fault::Fault, key::KeyArgs, output::bytes};
+use super::{
+    Context,
+    connect::{can_tell, inspected_store},
+    fault::Fault,
+    key::KeyArgs,
+    output::bytes,
+};
 
 /// Erases the stored answer of a key, its headers and body, and keeps the
 /// record: a repeat still does not run again, and is told that the answer was
@@ -35,7 +41,7 @@ impl Forget {
     pub(crate) async fn run(&self, context: &Context) -> Result<ExitCode, Fault> {
         let key = self.key.scoped()?;
         let connection = context.open().await?;
-        let inspector = connection.inspector();
+        let inspector = can_tell(&connection)?;
         let found = Found::of(&inspector.key(key).await?);
         let mut erased = false;
         if let (Found::Kept(_), true) = (found, self.yes) {

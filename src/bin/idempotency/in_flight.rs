@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 
 use super::{
     Context,
+    connect::can_tell,
     fault::Fault,
     output::{line, moment, or_dash, print, table, time},
     time::{Moment, duration},
@@ -50,7 +51,7 @@ pub(crate) struct InFlight {
 impl InFlight {
     pub(crate) async fn run(&self, context: &Context) -> Result<ExitCode, Fault> {
         let connection = context.open().await?;
-        let inspector = connection.inspector();
+        let inspector = can_tell(&connection)?;
         let at = self.at.by(inspector.now().await?);
         let query = OpenQuery {
             at,

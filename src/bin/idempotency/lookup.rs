@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 
 use super::{
     Context,
+    connect::can_tell,
     fault::Fault,
     key::KeyArgs,
     output::{bytes, line, moment, table, time},
@@ -59,7 +60,7 @@ impl Lookup {
     pub(crate) async fn run(&self, context: &Context) -> Result<ExitCode, Fault> {
         let key = self.key.scoped()?;
         let connection = context.open().await?;
-        let history = connection.inspector().key(key).await?;
+        let history = can_tell(&connection)?.key(key).await?;
         connection.close().await;
         let is_known = history.live.is_some() || !history.archived.is_empty();
         let events = events(&history);
