@@ -98,7 +98,9 @@ fn sources() -> Vec<(String, PathBuf, BTreeSet<String>)> {
         let first = inside.components().next()?;
         let module = Path::new(first.as_os_str()).file_stem()?.to_str()?;
         let imports = imports_of(&source);
-        (module != "lib").then(|| (module.to_owned(), inside.to_owned(), imports))
+        // The command is a crate of its own above them all.
+        let is_of_the_library = module != "lib" && module != "bin";
+        is_of_the_library.then(|| (module.to_owned(), inside.to_owned(), imports))
     });
     sources.collect()
 }

@@ -14,7 +14,7 @@ use super::{
     Context,
     connect::can_tell,
     fault::Fault,
-    output::{line, moment, or_dash, print, table, time},
+    output::{line, millis, moment, or_dash, print, table, time},
     time::{Moment, duration},
 };
 
@@ -69,7 +69,7 @@ impl InFlight {
         }
         let document = json!({
             "at": at.to_string(),
-            "within_seconds": self.within.as_secs(),
+            "within_ms": millis(self.within),
             "is_truncated": then.is_truncated,
             "has_archive": connection.archive().is_some(),
             "records": then.records.iter().map(record_json).collect::<Vec<_>>(),

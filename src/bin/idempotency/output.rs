@@ -103,6 +103,11 @@ pub(crate) fn span(span: Duration) -> String {
     humantime::format_duration(Duration::from_secs(span.as_secs())).to_string()
 }
 
+/// A span as JSON has it.
+pub(crate) fn millis(span: Duration) -> u64 {
+    u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
+}
+
 /// A time to the second.
 pub(crate) fn moment(time: Timestamp) -> String {
     let second = Timestamp::from_second(time.as_second());

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use super::{
     Context,
     fault::Fault,
-    output::{bytes, count, moment, or_dash, span, table, time},
+    output::{bytes, count, millis, moment, or_dash, span, table, time},
     time::{DAY, between},
 };
 
@@ -58,8 +58,8 @@ fn store_json(store: &StoreCensus) -> Value {
         "expired": store.expired,
         "oldest_expired": time(store.oldest_expired),
         "bytes": store.bytes,
-        "smallest_ttl_seconds": ttls.map(|ttls| ttls.smallest.as_secs_f64()),
-        "largest_ttl_seconds": ttls.map(|ttls| ttls.largest.as_secs_f64()),
+        "smallest_ttl_ms": ttls.map(|ttls| millis(ttls.smallest)),
+        "largest_ttl_ms": ttls.map(|ttls| millis(ttls.largest)),
     })
 }
 

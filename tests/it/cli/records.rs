@@ -30,6 +30,7 @@ pub(super) struct Filled {
 
 impl Filled {
     pub(super) async fn at(place: &Place) -> Self {
+        place.json(&["migrate"]).await;
         let now = SystemClock.now();
         let clock = ManualClock::new(now);
         let (store, archive) = place.open(clock.clone()).await;
