@@ -40,8 +40,11 @@ fn expected<const N: usize>(
 
 async fn what_was_open_is_told_with_what_is_known_of_its_end(place: Place) {
     let filled = Filled::at(&place).await;
-    let second = Duration::from_secs(1);
-    let as_done_ran = filled.ago(HOUR - second).to_string();
+    let after = |span| {
+        let claimed = filled.ago(span);
+        claimed.checked_add(Duration::from_secs(1)).expect("a time")
+    };
+    let as_done_ran = after(HOUR).to_string();
     let open = at(&place, &as_done_ran).await;
     let lapsed = ("lapsed", "surely", "live");
     let lost = ("lost", "surely", "live");
@@ -51,7 +54,7 @@ async fn what_was_open_is_told_with_what_is_known_of_its_end(place: Place) {
     // A day ago it ran, or was lost already; it is archived by now.
     let then = at(&place, "24h ago").await;
     assert_eq!(then, expected([("lost", "surely", "archived")]));
-    let as_old_was_new = filled.ago(60 * HOUR - second).to_string();
+    let as_old_was_new = after(60 * HOUR).to_string();
     let then = at(&place, &as_old_was_new).await;
     assert_eq!(then, expected([("old", "maybe", "archived")]));
     assert_eq!(at(&place, "-70h").await, expected([]));

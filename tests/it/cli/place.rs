@@ -26,7 +26,7 @@ pub(super) struct Place {
     pub(super) store_url: String,
     pub(super) archive_url: Option<String>,
     prefix: Option<String>,
-    _schema: Option<Schema>,
+    schema: Option<Schema>,
 }
 
 impl Place {
@@ -40,10 +40,10 @@ impl Place {
         let schema = Schema::new();
         let dir = TempDir::new().expect("a directory");
         Self {
-            _schema: Some(schema),
+            store_url: schema.url(),
+            schema: Some(schema),
             ..Self::at(dir, String::new())
         }
-        .with_schema_url()
     }
 
     /// On the shared server, with the archive in SQLite.
@@ -63,13 +63,8 @@ impl Place {
             store_url,
             archive_url: None,
             prefix: None,
-            _schema: None,
+            schema: None,
         }
-    }
-
-    fn with_schema_url(mut self) -> Self {
-        self.store_url = self._schema.as_ref().expect("a schema").url();
-        self
     }
 
     /// The same store with its archive elsewhere, or `none`.
@@ -94,7 +89,7 @@ impl Place {
             let store = builder.open().await.expect("the server is there");
             return (Box::new(store), Box::new(archive));
         }
-        if self._schema.is_some() {
+        if self.schema.is_some() {
             let store = PostgresStore::builder().url(url).clock(clock).open().await;
             let store = store.expect("a fresh schema opens");
             let archive = store.archive();
