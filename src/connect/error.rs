@@ -1,5 +1,10 @@
 //! Why a URL could not be opened, told without a password.
 
+#![cfg_attr(
+    not(any(feature = "sqlite", feature = "postgres", feature = "redis")),
+    allow(dead_code, reason = "the stores in memory always open")
+)]
+
 use std::{error::Error, fmt};
 
 use crate::store::{StoreError, StoreErrorKind};

@@ -144,9 +144,10 @@ impl Connection {
     /// the record; `None` when it is another.
     #[cfg(feature = "sqlite")]
     pub fn sqlite_store(&self) -> Option<&SqliteStore> {
-        match &self.store {
-            OpenStore::Sqlite(store) => Some(store),
-            _ => None,
+        if let OpenStore::Sqlite(store) = &self.store {
+            Some(store)
+        } else {
+            None
         }
     }
 
@@ -154,18 +155,20 @@ impl Connection {
     /// the record; `None` when it is another.
     #[cfg(feature = "postgres")]
     pub fn postgres_store(&self) -> Option<&PostgresStore> {
-        match &self.store {
-            OpenStore::Postgres(store) => Some(store),
-            _ => None,
+        if let OpenStore::Postgres(store) = &self.store {
+            Some(store)
+        } else {
+            None
         }
     }
 
     /// The store as itself; `None` when it is another.
     #[cfg(feature = "redis")]
     pub fn redis_store(&self) -> Option<&RedisStore> {
-        match &self.store {
-            OpenStore::Redis(store) => Some(store),
-            _ => None,
+        if let OpenStore::Redis(store) = &self.store {
+            Some(store)
+        } else {
+            None
         }
     }
 
@@ -237,6 +240,7 @@ enum OpenStore {
 
 impl OpenStore {
     /// The archive in the same place.
+    #[cfg_attr(not(feature = "redis"), expect(clippy::unnecessary_wraps))]
     fn beside(&self) -> Option<OpenArchive> {
         match self {
             Self::Memory(_, archive) => Some(OpenArchive::Memory(archive.clone())),
