@@ -173,6 +173,7 @@ impl Operation for Measure {
         conn: &mut PgConnection,
     ) -> Result<Vec<PartitionCensus>, Failure> {
         set_up(conn).await?;
+        read_whole_tables(db, conn).await?;
         let mut measured = Vec::new();
         for Attached { partition, place } in attached(db, conn).await? {
             let sql = include_str!("sql/partitions/measure.sql").replace("{table}", &place);

@@ -131,6 +131,14 @@ impl Database {
         &self,
         operation: O,
     ) -> Result<O::Answer, StoreError> {
+        self.inspect_within(LONGEST_QUESTION, operation).await
+    }
+
+    pub(super) async fn inspect_within<O: Operation>(
+        &self,
+        patience: Duration,
+        operation: O,
+    ) -> Result<O::Answer, StoreError> {
         if self.medium == Medium::Memory {
             return self.write(operation).await;
         }
@@ -140,14 +148,16 @@ impl Database {
             .connect()
             .await
             .map_err(failed)?;
-        let deadline = Instant::now() + LONGEST_QUESTION;
+        let deadline = Instant::now() + patience;
         conn.lock_handle()
             .await
             .map_err(failed)?
             .set_progress_handler(STEPS, move || Instant::now() < deadline);
         let answer = operation.run(&mut conn, self.clock.now()).await;
-        conn.close().await.map_err(failed)?;
-        answer.map_err(|failure| failure.into_store_error(O::WHAT))
+        let closed = conn.close().await;
+        let answer = answer.map_err(|failure| failure.into_store_error(O::WHAT))?;
+        closed.map_err(failed)?;
+        Ok(answer)
     }
 
     pub(crate) fn check_open(&self, what: &'static str) -> Result<(), StoreError> {

@@ -1,9 +1,12 @@
 //! What cannot be seen from outside: the settings of every connection, and
 //! what the writer does when one breaks.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicU32, Ordering},
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering},
+    },
+    time::Duration,
 };
 
 use jiff::Timestamp;
@@ -244,4 +247,28 @@ async fn errors_of_a_read_only_database_name_the_remedy() {
         error.to_string().contains("let this process write"),
         "{error}"
     );
+}
+
+/// A question that has no end.
+struct Endless;
+
+impl Operation for Endless {
+    const WHAT: &'static str = "counting without an end";
+    type Answer = i64;
+
+    async fn run(&self, conn: &mut SqliteConnection, _: Timestamp) -> Result<i64, Failure> {
+        let endless = "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) \
+                       SELECT count(*) FROM n";
+        Ok(query_scalar(endless).fetch_one(conn).await?)
+    }
+}
+
+#[tokio::test]
+async fn a_question_that_takes_too_long_is_given_up() {
+    let (_dir, db) = on_file(1).await;
+    let given_up = db.inspect_within(Duration::ZERO, Endless).await;
+    let error = given_up.expect_err("no answer");
+    assert_eq!(error.kind(), StoreErrorKind::Unavailable);
+    assert!(error.to_string().contains(Endless::WHAT), "{error}");
+    db.close().await;
 }

@@ -41,6 +41,20 @@ async fn a_release_makes_room() {
 }
 
 #[tokio::test]
+async fn an_erased_answer_makes_room() {
+    let bounded = Bounded::new(10, 100);
+    let first = request("first");
+    bounded.claim(&first).await;
+    bounded.complete(&first, 100).await;
+    assert_eq!(bounded.claim(&request("second")).await, Got::Full);
+    let operator = bounded.store.inspect().unwrap();
+    assert!(operator.erase_response(first.key).await.unwrap());
+    assert_eq!(operator.census().await.unwrap().bytes, Some(0));
+    assert_eq!(bounded.claim(&request("second")).await, Got::Claimed);
+    assert_eq!(bounded.claim(&first).await, Got::Completed);
+}
+
+#[tokio::test]
 async fn with_an_archive_an_expired_record_is_never_dropped() {
     let bounded = Bounded::new(1, usize::MAX);
     let first = archived("first");

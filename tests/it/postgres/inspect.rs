@@ -108,6 +108,24 @@ async fn the_moment_of_an_earlier_window_is_none_of_this_one() {
 }
 
 #[tokio::test]
+async fn a_claim_that_replaces_an_expired_record_leaves_no_moment() {
+    in_time(async {
+        let place = Place::new().await;
+        completed(&place, "k").await;
+        place.clock.advance(TTL);
+        let mut again = request(key("k"));
+        again.age.lookup_after = None;
+        claim(&place.store, again).await;
+        let mut raw = Raw::connect(&place.schema.url()).await;
+        let moments: i64 = raw
+            .get("SELECT count(completed_at) FROM idempotency_keys")
+            .await;
+        assert_eq!(moments, 0);
+    })
+    .await;
+}
+
+#[tokio::test]
 async fn no_claim_waits_behind_a_migration_that_waits() {
     in_time(async {
         let fixture = Fixture::new().await;

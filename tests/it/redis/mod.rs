@@ -5,6 +5,7 @@ use axum_idempotency::store::redis::RedisStore;
 mod conformance;
 mod crash_points;
 mod crowds;
+mod inspect;
 mod loss;
 mod memory_limit;
 mod places;

@@ -14,7 +14,7 @@ use axum_idempotency::{
 use jiff::Timestamp;
 use tempfile::TempDir;
 
-use super::{Fixture, TTL, completion, key};
+use super::{Fixture, TTL, completion, key, leased, request};
 
 fn asked(store: &SqliteStore) -> &dyn InspectStore {
     store.inspect().expect("a store that can be inspected")
@@ -103,6 +103,20 @@ async fn the_moment_of_an_earlier_window_is_none_of_this_one() {
     assert_eq!(within, [OpenOutcome::RecordedSometime]);
     let too_long_ago = outcomes(&fixture.store, at + MINUTE, MINUTE / 2).await;
     assert_eq!(too_long_ago, []);
+}
+
+#[tokio::test]
+async fn a_claim_that_replaces_an_expired_record_leaves_no_moment() {
+    let fixture = Fixture::new().await;
+    completed(&fixture, "k", b"charged").await;
+    fixture.clock.advance(TTL);
+    let mut again = request(key("k"));
+    again.age.lookup_after = None;
+    let claimed = fixture.store.claim(again).await.expect("an answer");
+    leased(claimed);
+    let mut raw = fixture.raw().await;
+    let of_moments = "idempotency_keys WHERE completed_at IS NOT NULL";
+    assert_eq!(raw.count(of_moments).await, 0);
 }
 
 #[tokio::test]
