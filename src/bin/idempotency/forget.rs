@@ -14,9 +14,10 @@ use super::{
     output::bytes,
 };
 
-/// Erases the stored answer of a key, its headers and body, and keeps the
-/// record: a repeat still does not run again, and is told that the answer was
-/// not kept.
+/// Erases the stored answer of a key, and keeps its record.
+///
+/// Its headers and body go. A repeat still does not run again, and is told that
+/// the answer was not kept.
 ///
 /// Without --yes it only says what would be erased. The archive holds no answer
 /// at all. Exits with 1 when the key is unknown, or still running so that its

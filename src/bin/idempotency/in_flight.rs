@@ -18,8 +18,11 @@ use super::{
     time::{Moment, duration},
 };
 
-/// What was in flight at a moment: the records that had been claimed and had no
-/// outcome yet, live and archived, the oldest first.
+/// What was in flight at a moment.
+///
+/// The records that had been claimed and had no outcome yet, live and archived,
+/// the oldest first. One whose outcome is `unknown` has none to this day: its
+/// effect may have happened.
 ///
 /// The archive does not keep when an outcome was recorded. So an archived
 /// record that has one may have been in flight if it was claimed within --within
@@ -97,7 +100,7 @@ impl InFlight {
                 certainty(record).to_owned(),
                 moment(record.created_at),
                 match record.outcome {
-                    OpenOutcome::Unknown => "none to this day".to_owned(),
+                    OpenOutcome::Unknown => "unknown".to_owned(),
                     OpenOutcome::RecordedAt(then) => moment(then),
                     OpenOutcome::RecordedSometime => "time not known".to_owned(),
                 },
@@ -192,7 +195,7 @@ fn completed_at(record: &OpenRecord) -> Option<Timestamp> {
 
 fn place(record: &OpenRecord) -> &'static str {
     if record.is_archived() {
-        "archive"
+        "archived"
     } else {
         "live"
     }

@@ -18,8 +18,9 @@ use super::{
     output::{bytes, line, moment, table, time},
 };
 
-/// What happened to a key: its live record and every archived one, in one list
-/// by time.
+/// What happened to a key.
+///
+/// Its live record and every archived one, in one list by time.
 ///
 /// Exits with 1 when the key is unknown to the store and the archive.
 #[derive(Args, Debug)]
@@ -74,14 +75,12 @@ impl Lookup {
             "events": events.iter().map(Event::json).collect::<Vec<_>>(),
         });
         context.output.show(&document, || {
-            let where_else = match connection.archive() {
-                Some(_) => "nor to the archive",
-                None => "and there is no archive",
-            };
             if is_known {
                 told(key, &events)
+            } else if connection.archive().is_some() {
+                format!("{key} is known neither to the store nor to the archive\n")
             } else {
-                format!("{key} is unknown to the store, {where_else}\n")
+                format!("{key} is unknown to the store, and there is no archive\n")
             }
         })?;
         Ok(if is_known {
@@ -121,7 +120,7 @@ fn events(history: &KeyHistory) -> Vec<Event> {
             at: Some(at),
             order: at,
             name,
-            source: "archive",
+            source: "archived",
             detail,
         };
         events.push(at(row.created_at, "claimed", String::new()));

@@ -12,8 +12,9 @@ use super::{
     partitions::{names, prepare, room_needed},
 };
 
-/// Makes the tables of the store and the archive or brings them up to date, and
-/// the partitions of what expires next.
+/// Makes the tables, or brings them up to date.
+///
+/// Those of the store and the archive, and the partitions of what expires next.
 ///
 /// It may be repeated at any time, beside running services. No other command
 /// changes tables. Redis has none.

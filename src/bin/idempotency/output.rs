@@ -2,7 +2,7 @@
 
 use std::{
     env,
-    io::{self, Write as _},
+    io::{self, IsTerminal as _, Write as _},
     time::Duration,
 };
 
@@ -52,6 +52,7 @@ pub(crate) fn log(level: &str) {
     tracing_subscriber::fmt()
         .with_env_filter(format!("{filter},sqlx=warn,sqlx_postgres::options=off"))
         .with_writer(io::stderr)
+        .with_ansi(io::stderr().is_terminal())
         .init();
 }
 

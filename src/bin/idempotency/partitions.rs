@@ -23,16 +23,16 @@ pub(crate) enum Partitions {
     Retire(Retire),
 }
 
-/// Lists the partitions with their rows and sizes, the oldest first; of an
-/// archive without partitions the months in which its rows expired.
+/// Lists the partitions with their rows and sizes, the oldest first.
 ///
+/// Of an archive without partitions, the months in which its rows expired.
 /// Rows of a large partition are an estimate.
 #[derive(Args, Debug)]
 pub(crate) struct ListAll {}
 
-/// Makes the partitions that what expires next will need, and that expired
-/// records need which wait for the sweep.
+/// Makes the partitions that what expires next will need.
 ///
+/// And those that expired records need which wait for the sweep.
 /// A sweeper does the same once a day. An archive in SQLite needs none.
 #[derive(Args, Debug)]
 #[command(after_help = "\

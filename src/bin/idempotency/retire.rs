@@ -20,8 +20,10 @@ use super::{
     time::{before, duration},
 };
 
-/// Deletes what expired longer ago than this: in PostgreSQL whole months, all of
-/// whose rows did, by dropping their partitions; in SQLite rows.
+/// Deletes what expired longer ago than this.
+///
+/// In PostgreSQL whole months, all of whose rows did, by dropping their
+/// partitions; in SQLite rows.
 ///
 /// Without --yes it only lists what would go.
 #[derive(Args, Debug)]

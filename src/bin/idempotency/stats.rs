@@ -17,8 +17,10 @@ use super::{
     time::{DAY, between},
 };
 
-/// Counts and sizes: records by state, the backlog of the sweep, the archive
-/// and its newest partition, the published TTLs.
+/// The overview: counts and sizes.
+///
+/// Records by state, the backlog of the sweep, the published TTLs, the archive
+/// and its newest partition.
 ///
 /// It may read whole tables. Rows of a large archive are an estimate.
 #[derive(Args, Debug)]
