@@ -192,8 +192,10 @@ impl Sweeper {
         {
             let gauges = Gauges::new(Arc::clone(&self.store), self.archive.clone());
             let stopped = stop.clone();
+            let preparation = self.preparation.clone();
             tokio::spawn(async move {
-                stopped.run_until_cancelled(gauges.measure_for_ever()).await;
+                let measured = gauges.measure_for_ever(|| *preparation.done());
+                stopped.run_until_cancelled(measured).await;
             });
         }
         let task = tokio::spawn(async move {

@@ -24,10 +24,9 @@
 //! | `idempotency_archive_newest_partition_days` | gauge | days | | Days until the newest partition ends, by the store's clock. |
 //!
 //! The last four are measured by a [`Sweeper`](crate::Sweeper) in the background:
-//! the backlog every 30 s, those of the archive every 15 min. A gauge that its store
-//! or archive cannot tell is not there. Each process measures for itself, so that of
-//! several the largest counts, not the sum. Names with `_ms`, and the first six of the runbook, are those of
-//! the first seed's checklist.
+//! the backlog every 30 s, those of the archive every 15 min and after it was given
+//! new partitions. A gauge that its store or archive cannot tell is not there. Each
+//! process measures for itself, so that of several the largest counts, not the sum.
 
 #[cfg(feature = "metrics")]
 mod catalogue;
