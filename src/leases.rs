@@ -14,7 +14,7 @@ use tokio::{sync::Notify, task::JoinHandle, time::Instant};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    metrics,
+    metrics::{self, InFlight},
     record::OwnerToken,
     scope::ScopedKey,
     store::{Renewal, Renewed, Store},
@@ -55,6 +55,7 @@ pub(crate) struct HeldLease {
     leases: Arc<Leases>,
     token: OwnerToken,
     lost: CancellationToken,
+    _in_flight: InFlight,
 }
 
 impl Leases {
@@ -96,6 +97,7 @@ impl Leases {
             leases: Arc::clone(self),
             token,
             lost,
+            _in_flight: InFlight::begin(),
         }
     }
 

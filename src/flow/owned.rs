@@ -16,7 +16,6 @@ use crate::{
     handler::{Idempotency, Identity},
     key::IdempotencyKey,
     leases::HeldLease,
-    metrics::InFlight,
     pending::{Call, Pending},
     record::{Completion, OwnerToken, Tombstone},
     rejection::{LateRetry, Rejection},
@@ -48,7 +47,6 @@ pub(super) struct Owned {
     /// The store's clock at the claim.
     now: Timestamp,
     pub(super) observed: Observed,
-    _in_flight: InFlight,
 }
 
 impl Owned {
@@ -85,7 +83,6 @@ impl Owned {
             granted: asked,
             now,
             observed: attempt.observed.clone(),
-            _in_flight: InFlight::begin(),
             setup,
         })
     }
