@@ -30,6 +30,7 @@ mod key_times;
 mod keys;
 mod leases;
 mod memory_store;
+mod metrics;
 #[cfg(feature = "postgres")]
 mod postgres;
 #[cfg(feature = "postgres")]

@@ -86,6 +86,7 @@ mod http;
 mod keys;
 mod late;
 mod limits;
+mod metrics;
 mod outage;
 #[cfg(feature = "postgres")]
 mod postgres;

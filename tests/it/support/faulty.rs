@@ -12,6 +12,7 @@ use axum_idempotency::{
     Completion, ExpiredRecord, OwnerToken, Record, ResourceId, ScopedKey, Tombstone,
     archive::Archive,
     claim::{Claim, ClaimRequest},
+    inspect::{InspectArchive, InspectStore},
     store::{Fenced, Keeps, Renewal, Renewed, Store, StoreError, StoreIdentity, TtlNotice},
 };
 use jiff::Timestamp;
@@ -162,6 +163,10 @@ impl Store for FaultyStore {
         };
         let _closed = self.script.play(Verb::Close, call).await;
     }
+
+    fn inspect(&self) -> Option<&dyn InspectStore> {
+        self.inner.inspect()
+    }
 }
 
 /// An archive that fails as a script says. Clones are one.
@@ -235,5 +240,9 @@ impl Archive for FaultyArchive {
 
     async fn prepare(&self, from: Timestamp, until: Timestamp) -> Result<(), StoreError> {
         self.inner.prepare(from, until).await
+    }
+
+    fn inspect(&self) -> Option<&dyn InspectArchive> {
+        self.inner.inspect()
     }
 }
