@@ -31,6 +31,7 @@ mod keys;
 mod leases;
 mod memory_store;
 mod metrics;
+mod ops;
 #[cfg(feature = "postgres")]
 mod postgres;
 #[cfg(feature = "postgres")]
