@@ -215,6 +215,8 @@ mod clock;
 #[cfg(feature = "conformance")]
 pub mod conformance;
 pub mod connect;
+#[cfg(feature = "console")]
+pub mod console;
 mod detached;
 mod fingerprint;
 mod flights;

@@ -1,8 +1,14 @@
 //! Asks the live store and the archive, and joins what they say.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
+use http::Method;
 use jiff::Timestamp;
+use uuid::Uuid;
 
 use super::{
     ArchiveCensus, InspectArchive, InspectStore, LiveRecord, OpenQuery, OpenRecord, PerMinute,
@@ -11,8 +17,9 @@ use super::{
 use crate::{
     archive::Archive,
     clock::after,
+    key::IdempotencyKey,
     record::Tombstone,
-    scope::ScopedKey,
+    scope::{Principal, Scope, ScopedKey},
     store::{Store, StoreError},
 };
 
@@ -102,15 +109,46 @@ impl Inspector {
             Some(archive) => archive.history(key).await?,
             None => Vec::new(),
         };
+        let now = self.store.now().await?;
         let is_archived = |live: &LiveRecord| {
             let expired_at = live.expires_at;
             archived.iter().any(|row| row.expired_at == expired_at)
         };
+        // Beside Redis an outcome is archived as it is recorded: until it has
+        // expired, what the live record tells is more.
+        let live = live.filter(|live| !live.is_expired(now) || !is_archived(live));
+        let mut archived = archived;
+        if let Some(live) = &live {
+            archived.retain(|row| row.expired_at != live.expires_at);
+        }
         Ok(KeyHistory {
-            now: self.store.now().await?,
-            live: live.filter(|live| !is_archived(live)),
+            now,
+            live,
             archived,
         })
+    }
+
+    /// How long one point lookup takes now, as each fresh key that has to be
+    /// looked up in the archive waits for: of a key that is not there, in all that
+    /// the archive has. `None` without an archive.
+    ///
+    /// # Errors
+    ///
+    /// Those of the archive.
+    pub async fn time_a_lookup(&self) -> Result<Option<Duration>, StoreError> {
+        let Some(archive) = &self.archive else {
+            return Ok(None);
+        };
+        let nobodys = ScopedKey::derive(
+            None,
+            Scope::Principal,
+            &Principal::constant("a lookup that is timed"),
+            (&Method::GET, "/"),
+            &IdempotencyKey::made(Uuid::new_v4().to_string()),
+        );
+        let begun = Instant::now();
+        archive.lookup(nobodys, None).await?;
+        Ok(Some(begun.elapsed()))
     }
 
     /// What was in flight at a moment: live records and archived ones, the
@@ -161,7 +199,7 @@ impl Inspector {
         let mut minute = begin_of_minute(from);
         while minute < until {
             keys.insert(minute, 0);
-            minute = after(minute, std::time::Duration::from_mins(1));
+            minute = after(minute, Duration::from_mins(1));
         }
         let mut counted = Vec::new();
         if let Some(store) = self.inspected_store() {

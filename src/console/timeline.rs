@@ -1,0 +1,133 @@
+//! A window drawn as a rail, and told as a list.
+//!
+//! A request takes milliseconds and its window days, so the stops stand at equal
+//! distances, with what lies between them written below.
+
+use jiff::Timestamp;
+use maud::{Markup, html};
+
+use super::{
+    life::{Kind, Stop, Window},
+    text,
+};
+
+pub(super) fn window(window: &Window, at: usize, now: Timestamp) -> Markup {
+    let id = format!("window-{at}");
+    html! {
+        section aria-labelledby=(id) {
+            h2 id=(id) { (window.name) }
+            figure { (rail(&window.stops, now)) }
+            ol.events {
+                @for stop in &window.stops {
+                    li {
+                        strong { (stop.name) } " "
+                        @match stop.at {
+                            Some(at) if stop.kind == Kind::Now => { (text::time(at)) ". " },
+                            Some(at) => { (text::time(at)) ", " (text::relative(at, now)) ". " },
+                            None => "at a time that is not kept. ",
+                        }
+                        span.muted { (stop.note) }
+                    }
+                }
+            }
+            dl.facts {
+                @for (name, value) in &window.facts { dt { (name) } dd { (value) } }
+            }
+        }
+    }
+}
+
+fn rail(stops: &[Stop], now: Timestamp) -> Markup {
+    let gaps = stops.len().saturating_sub(1).max(1);
+    html! {
+        svg.rail role="img" aria-label=(in_words(stops)) {
+            @for (at, pair) in stops.windows(2).enumerate() {
+                @if let [from, to] = pair {
+                    line.way.(way(stops, at, now)) x1=(across(at, gaps)) x2=(across(at + 1, gaps)) y1=(RAIL) y2=(RAIL) {}
+                    @if let (Some(begin), Some(end)) = (from.at, to.at) {
+                        text x=(between(at, gaps)) y="56" text-anchor="middle" { (distance(begin, end)) }
+                    }
+                }
+            }
+            @for (at, stop) in stops.iter().enumerate() {
+                @let x = across(at, gaps);
+                @let anchor = anchor(at, gaps);
+                @if stop.kind == Kind::Now {
+                    line.now x1=(x) x2=(x) y1=(RAIL - 11) y2=(RAIL + 11) {}
+                } @else {
+                    circle.(dot(stop, now)) cx=(x) cy=(RAIL) r="7" {}
+                }
+                text.name x=(x) y="14" text-anchor=(anchor) { (stop.name) }
+                @if let Some(time) = stop.at {
+                    text x=(x) y="80" text-anchor=(anchor) { (text::clock(time)) }
+                    text x=(x) y="96" text-anchor=(anchor) { (text::date(time)) }
+                } @else {
+                    text x=(x) y="80" text-anchor=(anchor) { "time not" }
+                    text x=(x) y="96" text-anchor=(anchor) { "kept" }
+                }
+            }
+        }
+    }
+}
+
+/// Whether an attempt ran along the way behind a stop, and whether it is ahead.
+fn way(stops: &[Stop], at: usize, now: Timestamp) -> &'static str {
+    let is_end_of_run = |stop: &Stop| matches!(stop.kind, Kind::Completed | Kind::LeaseUntil);
+    let has_run_ahead = stops.iter().skip(at + 1).any(is_end_of_run);
+    let is_past = stops
+        .get(at + 1)
+        .is_some_and(|stop| stop.at.is_none_or(|end| end <= now));
+    match (has_run_ahead, is_past) {
+        (true, true) => "ran",
+        (true, false) => "ran ahead",
+        (false, true) => "kept",
+        (false, false) => "ahead",
+    }
+}
+
+fn dot(stop: &Stop, now: Timestamp) -> &'static str {
+    match stop.at {
+        Some(at) if at <= now => "full",
+        _ => "hollow",
+    }
+}
+
+fn in_words(stops: &[Stop]) -> String {
+    let words = stops.iter().map(|stop| match stop.at {
+        Some(at) => format!("{} {} {} UTC", stop.name, text::date(at), text::clock(at)),
+        None => format!("{} at an unknown time", stop.name),
+    });
+    format!(
+        "Timeline, not to scale: {}.",
+        words.collect::<Vec<_>>().join("; ")
+    )
+}
+
+fn distance(begin: Timestamp, end: Timestamp) -> String {
+    text::span(end.duration_since(begin).unsigned_abs())
+}
+
+/// Per cent of the width, with room for half a dot at either end.
+fn across(at: usize, gaps: usize) -> String {
+    per_mille(at * 2, gaps)
+}
+
+fn between(at: usize, gaps: usize) -> String {
+    per_mille(at * 2 + 1, gaps)
+}
+
+fn per_mille(half_gaps: usize, gaps: usize) -> String {
+    let tenths = 20 + 960 * half_gaps / (2 * gaps);
+    format!("{}.{}%", tenths / 10, tenths % 10)
+}
+
+fn anchor(at: usize, gaps: usize) -> &'static str {
+    match at {
+        0 => "start",
+        last if last == gaps => "end",
+        _ => "middle",
+    }
+}
+
+/// Where the rail lies, in pixels from above.
+const RAIL: u32 = 32;
