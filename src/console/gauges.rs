@@ -305,7 +305,10 @@ fn not_here(gauge: &Gauge) -> Gauge {
 
 fn unanswered(gauge: &Gauge, why: Unanswered) -> Gauge {
     Gauge {
-        level: Level::Unknown,
+        level: match why {
+            Unanswered::CannotTell => Level::NotHere,
+            Unanswered::TooSlow(_) | Unanswered::Failed(_) => Level::Unknown,
+        },
         value: "–".to_owned(),
         unit: None,
         note: why.to_string(),

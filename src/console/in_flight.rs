@@ -22,6 +22,7 @@ use super::{
 use crate::inspect::{InFlightThen, OpenOutcome, OpenQuery, OpenRecord};
 
 const NAME: &str = "In flight at a moment";
+const WRONG: &str = "Error: In flight at a moment";
 
 pub(super) async fn page(
     State(desk): State<Arc<Desk>>,
@@ -61,7 +62,7 @@ pub(super) async fn sheet(
         Ok(then) => then,
         Err(why) => {
             let again = form(&desk, &links, &fields, None, None);
-            let page = Page::unanswered(Place::InFlight, NAME, why, &again);
+            let page = Page::unanswered(Place::InFlight, NAME, None, why, &again);
             return page.framed(&desk, &links);
         }
     };
@@ -102,7 +103,7 @@ async fn answer(desk: &Desk, links: &Links, fields: &Fields, asked: &Asked) -> P
                 (result(&then, asked, links))
             },
         ),
-        Err(why) => Page::unanswered(Place::InFlight, NAME, why, &again),
+        Err(why) => Page::unanswered(Place::InFlight, NAME, None, why, &again),
     }
 }
 
@@ -243,7 +244,7 @@ fn usual_minutes(desk: &Desk) -> u32 {
 fn refused(desk: &Desk, links: &Links, fields: &Fields, wrong: &Wrong) -> Page {
     let form = form(desk, links, fields, Some(wrong), None);
     let mut page = page_of(StatusCode::UNPROCESSABLE_ENTITY, form);
-    page.name = format!("Error: {NAME}");
+    page.name = WRONG;
     page
 }
 
@@ -251,7 +252,8 @@ fn page_of(status: StatusCode, main: Markup) -> Page {
     Page {
         status,
         place: Some(Place::InFlight),
-        name: NAME.to_owned(),
+        name: NAME,
+        of: None,
         main,
     }
 }

@@ -25,6 +25,7 @@ use crate::{
 };
 
 const NAME: &str = "Look up a key";
+const WRONG: &str = "Error: Look up a key";
 
 /// The form; and with a scoped key in the query, the way to its page.
 pub(super) async fn form(
@@ -88,15 +89,16 @@ pub(super) async fn result(
         let fields = Fields::default();
         return refused(&desk, &links, StatusCode::NOT_FOUND, &fields, &wrong);
     };
-    let name = format!("Key {key}");
+    let name = "Key";
     let page = match desk.key(key).await {
         Ok(history) => Page {
             status: StatusCode::OK,
             place: Some(Place::LookUp),
             name,
+            of: Some(key),
             main: history_of(&history, &links),
         },
-        Err(why) => Page::unanswered(Place::LookUp, &name, why, &another(&links)),
+        Err(why) => Page::unanswered(Place::LookUp, name, Some(key), why, &another(&links)),
     };
     page.framed(&desk, &links)
 }
@@ -188,7 +190,7 @@ fn refused(
     wrong: &Wrong,
 ) -> Response {
     let mut page = page_of(status, forms(&desk.console, links, fields, Some(wrong)));
-    page.name = format!("Error: {NAME}");
+    page.name = WRONG;
     page.framed(desk, links)
 }
 
@@ -196,7 +198,8 @@ fn page_of(status: StatusCode, main: Markup) -> Page {
     Page {
         status,
         place: Some(Place::LookUp),
-        name: NAME.to_owned(),
+        name: NAME,
+        of: None,
         main,
     }
 }

@@ -31,7 +31,7 @@ pub(super) fn plot(minutes: &[PerMinute]) -> Markup {
                     path.area d=(area(minutes, axis)) {}
                     path.line d=(line(minutes, axis)) vector-effect="non-scaling-stroke" {}
                 }
-                @for value in axis.values() {
+                @for value in axis.values().skip(1) {
                     text.label x="0" y=(axis.height_of(value) - 4) {
                         (text::number(value)) @if value == axis.top { " keys a minute" }
                     }

@@ -150,6 +150,9 @@ impl Console {
         let looked_up = get(look_up::form).post(look_up::derive);
         Router::new()
             .route("/", get(overview::page))
+            // A nested router's `/` is the path it is nested at, with a slash or
+            // without. This is the same page under a name that links can rely on.
+            .route("/overview", get(overview::page))
             .route("/keys", looked_up)
             .route("/keys/{scoped_key}", get(look_up::result))
             .route("/in-flight", get(in_flight::page))

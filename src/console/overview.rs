@@ -22,7 +22,8 @@ pub(super) async fn page(State(desk): State<Arc<Desk>>, links: Links) -> Respons
         None => Page {
             status: StatusCode::INTERNAL_SERVER_ERROR,
             place: Some(Place::Overview),
-            name: NAME.to_owned(),
+            name: NAME,
+            of: None,
             main: html! { p { "The count ended early. The log has the cause." } },
         },
     };
@@ -40,7 +41,8 @@ fn of(counted: &Counted, age: Duration) -> Page {
     Page {
         status,
         place: Some(Place::Overview),
-        name: NAME.to_owned(),
+        name: NAME,
+        of: None,
         main: html! {
             (when(counted, age))
             section aria-labelledby="checklist" {

@@ -16,10 +16,8 @@ use http::{
 };
 use maud::{DOCTYPE, Markup, html};
 
-use super::{
-    ask::{Desk, Unanswered},
-    overview,
-};
+use super::ask::{Desk, Unanswered};
+use crate::scope::ScopedKey;
 
 /// Where the other pages are, as seen from the one that was asked for.
 ///
@@ -28,7 +26,6 @@ use super::{
 #[derive(Clone, Debug)]
 pub(super) struct Links {
     to_root: String,
-    is_root: bool,
 }
 
 impl Links {
@@ -46,10 +43,7 @@ impl Links {
                 depth => "../".repeat(depth),
             }
         };
-        Self {
-            to_root,
-            is_root: inside.is_empty(),
-        }
+        Self { to_root }
     }
 
     pub(super) fn to(&self, page: &str) -> String {
@@ -78,7 +72,7 @@ pub(super) enum Place {
 
 impl Place {
     const ALL: [(Self, &'static str, &'static str); 3] = [
-        (Self::Overview, "", "Overview"),
+        (Self::Overview, "overview", "Overview"),
         (Self::LookUp, "keys", "Look up a key"),
         (Self::InFlight, "in-flight", "In flight"),
     ];
@@ -91,7 +85,9 @@ pub(super) struct Page {
     /// Where it is in the navigation, where it is there.
     pub place: Option<Place>,
     /// Its name, as a heading and in the title.
-    pub name: String,
+    pub name: &'static str,
+    /// The key that it is about.
+    pub of: Option<ScopedKey>,
     pub main: Markup,
 }
 
@@ -106,7 +102,7 @@ impl Page {
                     meta name="viewport" content="width=device-width, initial-scale=1";
                     meta name="color-scheme" content="light dark";
                     meta name="robots" content="noindex";
-                    title { (self.name) " – " (title) }
+                    title { (self.name) @if let Some(key) = self.of { " " (key) } " – " (title) }
                     link rel="icon" href="data:,";
                     link rel="stylesheet" href=(links.to("console.css"));
                 }
@@ -124,7 +120,10 @@ impl Page {
                         }
                     }
                     main id="main" tabindex="-1" {
-                        h1 { (self.name) }
+                        h1 {
+                            (self.name)
+                            @if let Some(key) = self.of { " " code { (key) } }
+                        }
                         (self.main)
                     }
                     footer {
@@ -137,7 +136,13 @@ impl Page {
     }
 
     /// Nobody answered what the page is about.
-    pub(super) fn unanswered(place: Place, name: &str, why: Unanswered, again: &Markup) -> Self {
+    pub(super) fn unanswered(
+        place: Place,
+        name: &'static str,
+        of: Option<ScopedKey>,
+        why: Unanswered,
+        again: &Markup,
+    ) -> Self {
         let status = match why {
             Unanswered::CannotTell => StatusCode::OK,
             Unanswered::TooSlow(_) | Unanswered::Failed(_) => StatusCode::SERVICE_UNAVAILABLE,
@@ -145,11 +150,14 @@ impl Page {
         Self {
             status,
             place: Some(place),
-            name: name.to_owned(),
+            name,
+            of,
             main: html! {
                 div.notice.bad role="alert" {
                     p { strong { "No answer. " } (why.to_string()) }
-                    p { "Requests are not held up by this page; whether they are answered is told by the metrics of the service." }
+                    @if status != StatusCode::OK {
+                        p { "Whether requests are answered is told by the metrics of the service." }
+                    }
                 }
                 (again)
             },
@@ -157,25 +165,14 @@ impl Page {
     }
 }
 
-/// The page that nobody has; but a path that ends in a slash is the overview's
-/// where the console is nested.
-pub(super) async fn unknown(
-    State(desk): State<Arc<Desk>>,
-    links: Links,
-    method: http::Method,
-) -> Response {
-    if links.is_root {
-        return match method {
-            http::Method::GET | http::Method::HEAD => overview::page(State(desk), links).await,
-            _ => wrong_method(State(desk), links).await,
-        };
-    }
+pub(super) async fn unknown(State(desk): State<Arc<Desk>>, links: Links) -> Response {
     let page = Page {
         status: StatusCode::NOT_FOUND,
         place: None,
-        name: "Page not found".to_owned(),
+        name: "Page not found",
+        of: None,
         main: html! {
-            p { "There is no such page. " a href=(links.to("")) { "Back to the overview" } "." }
+            p { "There is no such page. " a href=(links.to("overview")) { "Back to the overview" } "." }
         },
     };
     page.framed(&desk, &links)
@@ -185,9 +182,10 @@ pub(super) async fn wrong_method(State(desk): State<Arc<Desk>>, links: Links) ->
     let page = Page {
         status: StatusCode::METHOD_NOT_ALLOWED,
         place: None,
-        name: "Method not allowed".to_owned(),
+        name: "Method not allowed",
+        of: None,
         main: html! {
-            p { "The console only reads. " a href=(links.to("")) { "Back to the overview" } "." }
+            p { "The console only reads. " a href=(links.to("overview")) { "Back to the overview" } "." }
         },
     };
     page.framed(&desk, &links)

@@ -16,7 +16,7 @@ pub(super) fn window(window: &Window, at: usize, now: Timestamp) -> Markup {
     html! {
         section aria-labelledby=(id) {
             h2 id=(id) { (window.name) }
-            figure { (rail(&window.stops, now)) }
+            figure { (rail_across(&window.stops, now)) (rail_down(&window.stops, now)) }
             ol.events {
                 @for stop in &window.stops {
                     li {
@@ -37,16 +37,15 @@ pub(super) fn window(window: &Window, at: usize, now: Timestamp) -> Markup {
     }
 }
 
-fn rail(stops: &[Stop], now: Timestamp) -> Markup {
+/// From left to right.
+fn rail_across(stops: &[Stop], now: Timestamp) -> Markup {
     let gaps = stops.len().saturating_sub(1).max(1);
     html! {
-        svg.rail role="img" aria-label=(in_words(stops)) {
+        svg.rail.across role="img" aria-label=(in_words(stops)) {
             @for (at, pair) in stops.windows(2).enumerate() {
-                @if let [from, to] = pair {
-                    line.way.(way(stops, at, now)) x1=(across(at, gaps)) x2=(across(at + 1, gaps)) y1=(RAIL) y2=(RAIL) {}
-                    @if let (Some(begin), Some(end)) = (from.at, to.at) {
-                        text x=(between(at, gaps)) y="56" text-anchor="middle" { (distance(begin, end)) }
-                    }
+                line.way.(way(stops, at, now)) x1=(across(at, gaps)) x2=(across(at + 1, gaps)) y1=(RAIL) y2=(RAIL) {}
+                @if let Some(distance) = distance(pair) {
+                    text x=(between(at, gaps)) y="56" text-anchor="middle" { (distance) }
                 }
             }
             @for (at, stop) in stops.iter().enumerate() {
@@ -58,12 +57,37 @@ fn rail(stops: &[Stop], now: Timestamp) -> Markup {
                     circle.(dot(stop, now)) cx=(x) cy=(RAIL) r="7" {}
                 }
                 text.name x=(x) y="14" text-anchor=(anchor) { (stop.name) }
-                @if let Some(time) = stop.at {
-                    text x=(x) y="80" text-anchor=(anchor) { (text::clock(time)) }
-                    text x=(x) y="96" text-anchor=(anchor) { (text::date(time)) }
+                text x=(x) y="80" text-anchor=(anchor) { (stop.at.map_or_else(|| "time not".to_owned(), text::clock)) }
+                text x=(x) y="96" text-anchor=(anchor) { (stop.at.map_or_else(|| "kept".to_owned(), text::date)) }
+            }
+        }
+    }
+}
+
+/// From above, where there is no room for five stops side by side.
+fn rail_down(stops: &[Stop], now: Timestamp) -> Markup {
+    let height = (stops.len().saturating_sub(1)) * STEP + 2 * MARGIN;
+    let y = |at: usize| MARGIN + at * STEP;
+    html! {
+        svg.rail.down role="img" aria-label=(in_words(stops)) height=(height) {
+            @for (at, pair) in stops.windows(2).enumerate() {
+                line.way.(way(stops, at, now)) x1=(DOWN) x2=(DOWN) y1=(y(at)) y2=(y(at + 1)) {}
+                @if let Some(distance) = distance(pair) {
+                    text x=(DOWN + 20) y=(y(at) + STEP / 2 + 4) { (distance) }
+                }
+            }
+            @for (at, stop) in stops.iter().enumerate() {
+                @if stop.kind == Kind::Now {
+                    line.now x1=(DOWN - 11) x2=(DOWN + 11) y1=(y(at)) y2=(y(at)) {}
                 } @else {
-                    text x=(x) y="80" text-anchor=(anchor) { "time not" }
-                    text x=(x) y="96" text-anchor=(anchor) { "kept" }
+                    circle.(dot(stop, now)) cx=(DOWN) cy=(y(at)) r="7" {}
+                }
+                text.name x=(DOWN + 20) y=(y(at) + 4) { (stop.name) }
+                text x="100%" y=(y(at) + 4) text-anchor="end" {
+                    @match stop.at {
+                        Some(time) => { (text::date(time)) " " (text::clock(time)) }
+                        None => "time not kept"
+                    }
                 }
             }
         }
@@ -103,8 +127,11 @@ fn in_words(stops: &[Stop]) -> String {
     )
 }
 
-fn distance(begin: Timestamp, end: Timestamp) -> String {
-    text::span(end.duration_since(begin).unsigned_abs())
+/// How long it is between two neighbours.
+fn distance(pair: &[Stop]) -> Option<String> {
+    let [begin, end] = pair else { return None };
+    let length = end.at?.duration_since(begin.at?);
+    Some(text::span(length.unsigned_abs()))
 }
 
 /// Per cent of the width, with room for half a dot at either end.
@@ -129,5 +156,10 @@ fn anchor(at: usize, gaps: usize) -> &'static str {
     }
 }
 
-/// Where the rail lies, in pixels from above.
+/// Where the rail across lies, in pixels from above.
 const RAIL: u32 = 32;
+/// Where the rail down lies, in pixels from the left.
+const DOWN: usize = 13;
+/// From one stop to the next.
+const STEP: usize = 46;
+const MARGIN: usize = 13;

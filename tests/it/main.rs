@@ -15,6 +15,8 @@ mod cli;
 mod client;
 mod completions;
 mod conformance;
+#[cfg(feature = "console")]
+mod console;
 mod context;
 mod expires_header;
 mod expiry;

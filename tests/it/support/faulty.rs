@@ -56,6 +56,11 @@ impl FaultyStore {
         self
     }
 
+    /// The view of the store below, which has one.
+    pub(super) fn inspected(&self) -> &dyn InspectStore {
+        self.inner.inspect().expect("the store has a view")
+    }
+
     /// From now on no completion of this key succeeds.
     pub(crate) fn poison(&self, key: ScopedKey) {
         let mut poisoned = self.poisoned.lock().expect("nothing panics here");
@@ -165,7 +170,7 @@ impl Store for FaultyStore {
     }
 
     fn inspect(&self) -> Option<&dyn InspectStore> {
-        self.inner.inspect()
+        self.inner.inspect().is_some().then_some(self)
     }
 }
 
@@ -184,6 +189,11 @@ impl FaultyArchive {
             inner,
             script: Arc::new(Script::new()),
         }
+    }
+
+    /// The view of the archive below, which has one.
+    pub(super) fn inspected(&self) -> &dyn InspectArchive {
+        self.inner.inspect().expect("the archive has a view")
     }
 
     /// The same rows, said to be kept for so long only.
@@ -243,6 +253,6 @@ impl Archive for FaultyArchive {
     }
 
     fn inspect(&self) -> Option<&dyn InspectArchive> {
-        self.inner.inspect()
+        self.inner.inspect().is_some().then_some(self)
     }
 }

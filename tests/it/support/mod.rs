@@ -10,6 +10,7 @@ mod ask;
 pub(crate) mod attempt;
 mod backend;
 mod faulty;
+mod faulty_inspect;
 mod gate;
 mod logs;
 #[cfg(feature = "postgres")]

@@ -25,6 +25,8 @@ pub(crate) enum Verb {
     Close,
     Lookup,
     Insert,
+    /// Whatever an operator asks.
+    Inspect,
 }
 
 /// What becomes of one call.
