@@ -122,6 +122,9 @@ fn result(then: &InFlightThen, asked: &Asked, links: &Links) -> Markup {
                     p { (count) (if then.records.len() == 1 { " record was or may have been" } else { " records were or may have been" }) " in flight." }
                     p { a href={ (links.to("in-flight.csv")) "?" (asked.encoded()) } { "Download as CSV" } }
                 }
+                @if then.records.iter().any(|record| record.outcome == OpenOutcome::RecordedSometime) {
+                    p.muted { "Of a row whose outcome was recorded at an unknown time no more can be told than that it was claimed within " (text::span(asked.query().within)) " of that moment." }
+                }
                 (table(&then.records, links))
             }
         }
@@ -158,13 +161,11 @@ fn table(records: &[OpenRecord], links: &Links) -> Markup {
 
 pub(super) fn outcome(record: &OpenRecord) -> String {
     match record.outcome {
-        OpenOutcome::Unknown => "unknown to this day: runs, or was cut off".to_owned(),
+        OpenOutcome::Unknown => "unknown: runs, or was cut off".to_owned(),
         OpenOutcome::RecordedAt(then) => {
             format!("recorded {} {}", text::date(then), text::clock(then))
         }
-        OpenOutcome::RecordedSometime => {
-            "recorded, not known when: may have been in flight".to_owned()
-        }
+        OpenOutcome::RecordedSometime => "recorded, not known when".to_owned(),
     }
 }
 

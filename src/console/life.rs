@@ -40,7 +40,10 @@ pub(super) struct Stop {
 pub(super) enum Kind {
     Claimed,
     Attempt,
+    /// The end of a lease under which an attempt runs.
     LeaseUntil,
+    /// The end of a lease under which the archive is asked.
+    AskedUntil,
     Completed,
     Expires,
     Now,
@@ -241,32 +244,15 @@ fn live_window(live: &LiveRecord, now: Timestamp) -> Window {
             kind: Kind::Attempt,
             name: format!("Attempt {}", live.attempt),
             at: None,
-            note:
-                "Took over from one that had ended without an outcome, at a time that is not kept."
-                    .to_owned(),
+            note: "Took over from one that had ended without an outcome.".to_owned(),
         });
     }
     let mut facts = vec![("Attempts", live.attempt.to_string())];
     match &live.state {
-        LiveState::InProgress { lease_until, .. } => {
-            let is_over = *lease_until <= now;
-            stops.push(Stop {
-                kind: Kind::LeaseUntil,
-                name: (if is_over {
-                    "Lease lapsed"
-                } else {
-                    "Lease until"
-                })
-                .to_owned(),
-                at: Some(*lease_until),
-                note: (if is_over {
-                    "Nobody renewed it. No outcome was recorded."
-                } else {
-                    "Renewed for as long as the attempt runs, up to the policy’s max_lease."
-                })
-                .to_owned(),
-            });
-        }
+        LiveState::InProgress {
+            lease_until,
+            speculative,
+        } => stops.push(lease(*lease_until, *speculative, now)),
         LiveState::Completed {
             completed_at,
             status,
@@ -292,7 +278,12 @@ fn live_window(live: &LiveRecord, now: Timestamp) -> Window {
         kind: Kind::Expires,
         name: expiry(live.expires_at, now).to_owned(),
         at: Some(live.expires_at),
-        note: "The window of replays ends; then a sweep moves the record.".to_owned(),
+        note: (if live.expires_at <= now {
+            "The window of replays is over; a sweep moves the record."
+        } else {
+            "The window of replays ends; then a sweep moves the record."
+        })
+        .to_owned(),
     };
     stops.push(expires);
     stops_in_order(&mut stops);
@@ -301,6 +292,30 @@ fn live_window(live: &LiveRecord, now: Timestamp) -> Window {
         name: "Live record".to_owned(),
         stops,
         facts,
+    }
+}
+
+fn lease(until: Timestamp, is_speculative: bool, now: Timestamp) -> Stop {
+    let is_over = until <= now;
+    let note = match (is_speculative, is_over) {
+        (true, _) => "Nothing runs before the archive has answered.",
+        (false, true) => "Nobody renewed it. No outcome was recorded.",
+        (false, false) => "Renewed for as long as the attempt runs, up to the policy’s max_lease.",
+    };
+    Stop {
+        kind: if is_speculative {
+            Kind::AskedUntil
+        } else {
+            Kind::LeaseUntil
+        },
+        name: (if is_over {
+            "Lease lapsed"
+        } else {
+            "Lease until"
+        })
+        .to_owned(),
+        at: Some(until),
+        note: note.to_owned(),
     }
 }
 

@@ -54,7 +54,7 @@ use axum::{
     Router,
     extract::DefaultBodyLimit,
     middleware::map_response,
-    routing::{MethodRouter, get},
+    routing::{MethodRouter, any, get},
 };
 
 use crate::{
@@ -158,8 +158,9 @@ impl Console {
             .route("/in-flight", get(in_flight::page))
             .route("/in-flight.csv", get(in_flight::sheet))
             .route("/console.css", stylesheet())
+            // No fallback: axum forgets that of a router that is nested twice.
+            .route("/{*unknown}", any(page::unknown))
             .method_not_allowed_fallback(page::wrong_method)
-            .fallback(page::unknown)
             .layer(DefaultBodyLimit::max(form::LARGEST))
             .layer(map_response(page::with_headers))
             .with_state(Arc::new(Desk::of(self)))

@@ -47,7 +47,7 @@ fn pages() -> Vec<(&'static str, String)> {
 
 #[tokio::test]
 async fn every_page_is_accessible_in_light_and_dark_at_a_desk_and_on_a_phone() {
-    let backend = Backend::sqlite().await;
+    let backend = Backend::postgres().await;
     let stage = Stage::set(backend).await;
     traffic::goes_through(&stage).await;
     let site = Site::open(stage.console()).await;

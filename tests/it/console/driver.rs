@@ -1,6 +1,11 @@
 //! A browser: Debian's Chromium, headless, by its own driver.
 
-use std::{fmt, path::PathBuf, time::Duration};
+use std::{
+    ffi::OsStr,
+    fmt,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use fantoccini::{
     Client, ClientBuilder, Locator,
@@ -70,8 +75,15 @@ impl Browser {
     async fn with(preferences: &[(&str, u32)]) -> Self {
         let home = Home::new();
         let port = port::free();
-        let port_argument = format!("--port={port}");
-        let driver = Daemon::start(&home, &find("chromedriver"), [port_argument.as_str()]);
+        let chromedriver = find("chromedriver");
+        let arguments = [
+            OsStr::new("-c"),
+            OsStr::new(TOGETHER),
+            chromedriver.as_os_str(),
+            OsStr::new(&port.to_string()),
+        ]
+        .map(OsStr::to_owned);
+        let driver = Daemon::start(&home, Path::new("/bin/sh"), arguments);
         let profile = home.path().join("profile");
         let preferences: serde_json::Map<_, _> = preferences
             .iter()
@@ -196,6 +208,17 @@ impl Browser {
         self.driver.take();
     }
 }
+
+/// Runs the driver, and ends the browser with it: by itself a driver that is ended
+/// leaves its browser behind. Whose browser it is tells its profile.
+const TOGETHER: &str = r#"
+browsers() {
+    grep -lsz -- "--user-data-dir=$PWD/profile" /proc/[0-9]*/cmdline | cut -d/ -f3
+}
+trap 'kill -KILL $driver $(browsers)' QUIT
+"$0" --port="$1" & driver=$!
+wait
+"#;
 
 /// A command of Chromium's own.
 #[derive(Debug)]

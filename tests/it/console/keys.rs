@@ -109,6 +109,9 @@ async fn a_life_is_told_as_moments_with_their_times() {
         .says("Lease lapsed 2026-12-01 02:02:30 UTC, 11 min 30 s ago.")
         .says("it takes over and runs again as attempt 2");
 
+    let asked = site.get(&page_of("speculative")).await;
+    asked.says("Nothing runs before the archive has answered.");
+
     let twice = site.get(&page_of("used in two windows")).await;
     twice
         .says("Resource ch_first")

@@ -100,7 +100,7 @@ async fn links_lead_to_pages_wherever_the_console_is_mounted() {
         ] {
             let from = reqwest::Url::parse(&site.url(page)).expect("a URL");
             let links = site.get(page).await.links();
-            assert!(links.len() >= 5, "{links:?}");
+            assert!(links.len() >= 5, "{from} has {links:?}");
             for link in links.iter().filter(|link| link.starts_with('.')) {
                 let to = from.join(link).expect("a link");
                 let answer = reqwest::get(to.clone()).await.expect("it answers");

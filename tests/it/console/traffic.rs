@@ -64,7 +64,8 @@ fn row(number: usize, claimed: Timestamp, hours: u64) -> Tombstone {
         key: key(number),
         fingerprint: fingerprint(1),
         status,
-        resource_id: ResourceId::new(&format!("ch_{number:012x}")),
+        resource_id: ResourceId::new(&format!("ch_{number:012x}"))
+            .filter(|_| status != Tombstone::UNKNOWN_OUTCOME),
         created_at: claimed,
         expired_at: claimed + Duration::from_hours(hours),
     }
