@@ -8,7 +8,10 @@ cd "$(dirname "$0")/.."
 # Programs the tests need, as command:package. They are installed from Debian's
 # packages as root or through sudo; elsewhere what is missing is named. The
 # servers that Debian's packages may start are not used.
-needs=(cc:gcc curl:curl initdb:postgresql pgbouncer:pgbouncer)
+needs=(
+    cc:gcc curl:curl initdb:postgresql pgbouncer:pgbouncer
+    promtool:prometheus chromium:chromium chromedriver:chromium-driver npm:npm
+)
 
 # Debian keeps the programs of servers off the path.
 has() {
@@ -48,11 +51,18 @@ if [ "$can_install" ] && ! has valkey-server >/dev/null; then
 fi
 command -v cargo >/dev/null || { echo "tests/run.sh: install Rust $(sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml) or later first" >&2; exit 1; }
 
+# What looks for barriers in the console's pages.
+axe=${CARGO_TARGET_DIR:-target}/axe
+if [ ! -f "$axe/package/axe.min.js" ]; then
+    mkdir -p "$axe"
+    (cd "$axe" && npm pack --silent axe-core@4.14.1 && tar -xzf axe-core-*.tgz)
+fi
+
 # Most tests wait for a server, a disk or a lease, and few for a core.
 export RUST_TEST_THREADS=${RUST_TEST_THREADS:-$((3 * $(nproc)))}
 
 # The services under test are built before the tests that start them.
-cargo build --all-features --examples
+cargo build --all-features --bins --examples
 if (($#)); then
     exec tests/postgres.sh tests/redis.sh cargo test --all-features --test it -- "$@"
 fi
