@@ -74,7 +74,11 @@ async fn an_archived_record_is_told_with_its_outcome(place: Place) {
 async fn a_key_that_nobody_used_is_unknown(place: Place) {
     let place = place.migrated().await;
     let arguments = ["lookup", "--principal", PRINCIPAL, "--key", "nobody"];
-    place.run(&arguments).await.exits(1).says("unknown");
+    place
+        .run(&arguments)
+        .await
+        .exits(1)
+        .says("known neither to the store nor to the archive");
     let ran = place.run(&[&arguments[..], &["--json"]].concat()).await;
     assert_eq!(ran.exits(1).json()["known"], false);
 }
