@@ -304,14 +304,27 @@ fn the_dashboard_is_tied_to_no_server() {
         names.iter().any(|v| is_source(&v)),
         "no data source to choose"
     );
+    asks_only_the_chosen_source(&dashboard);
     for panel in panels(&dashboard) {
         for source in targets(panel).iter().chain([panel]) {
             if panel["type"] != "row" {
-                let uid = &source["datasource"]["uid"];
-                assert_eq!(uid, "${datasource}", "{}", panel["title"]);
+                let source = &source["datasource"];
+                assert!(source.is_object(), "{} asks nobody", panel["title"]);
             }
         }
     }
+}
+
+fn asks_only_the_chosen_source(part: &Value) {
+    if let Some(source) = part.get("datasource") {
+        assert_eq!(source["uid"], "${datasource}", "a server's own id");
+    }
+    let parts = part.as_array().into_iter().flatten();
+    let fields = part
+        .as_object()
+        .into_iter()
+        .flat_map(serde_json::Map::values);
+    parts.chain(fields).for_each(asks_only_the_chosen_source);
 }
 
 #[test]
