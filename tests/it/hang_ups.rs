@@ -322,12 +322,7 @@ async fn the_handler_goes_on_inside_the_span_of_its_request(backend: Backend) {
         next.run(request).instrument(span).await
     }
     let _logs = Logs::capture();
-    let work = Work::answering(|_| async {
-        let span = tracing::Span::current();
-        span.metadata()
-            .map_or("none", tracing::Metadata::name)
-            .into_response()
-    });
+    let work = Work::telling_its_spans();
     let spanned = backend.shop().work(work).routes(|work, layer| {
         let inner = work.router().layer(layer.clone());
         inner.layer(axum::middleware::from_fn(in_a_span))
@@ -343,8 +338,8 @@ async fn the_handler_goes_on_inside_the_span_of_its_request(backend: Backend) {
     shop.store.answered(Verb::Complete, 1).await;
     let retry = shop.post("/charges").key("k").send().await;
     assert_eq!(
-        retry.body, "of_the_request",
-        "the handler's logs belong to nobody"
+        retry.body, "of_the_request:idempotency",
+        "the handler's logs belong to its request"
     );
 }
 

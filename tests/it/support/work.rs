@@ -23,6 +23,8 @@ use http::{
 use http_body_util::BodyExt as _;
 use serde_json::json;
 use tokio::sync::watch;
+use tracing::Span;
+use tracing_subscriber::{Registry, registry::LookupSpan as _};
 
 use super::Gate;
 
@@ -83,6 +85,11 @@ impl Work {
     /// Makes a charge at every run.
     pub(crate) fn charging() -> Self {
         Self::answering(|seen| async move { seen.charge() })
+    }
+
+    /// Answers with the names of the spans that it runs in, the outermost first.
+    pub(crate) fn telling_its_spans() -> Self {
+        Self::answering(|_| async { spans().into_response() })
     }
 
     pub(crate) fn answering<F>(answer: impl Fn(Seen) -> F + Send + Sync + 'static) -> Self
@@ -193,4 +200,17 @@ impl fmt::Debug for Work {
         let counts = *self.0.counts.borrow();
         f.debug_tuple("Work").field(&counts).finish()
     }
+}
+
+fn spans() -> String {
+    tracing::dispatcher::get_default(|subscriber| {
+        let registry = subscriber.downcast_ref::<Registry>();
+        let current = Span::current().id();
+        let (Some(registry), Some(current)) = (registry, current) else {
+            return "none".to_owned();
+        };
+        let current = registry.span(&current).expect("the current span is open");
+        let names = current.scope().from_root().map(|span| span.name());
+        names.collect::<Vec<_>>().join(":")
+    })
 }

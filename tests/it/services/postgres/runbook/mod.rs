@@ -2,7 +2,7 @@
 
 use std::{fmt::Write as _, process::Output};
 
-use axum_idempotency::{IdempotencyKey, Principal, Scope, ScopedKey};
+use axum_idempotency::{Clock as _, IdempotencyKey, Principal, Scope, ScopedKey, SystemClock};
 use http::Method;
 use sqlx::{Connection as _, PgConnection};
 use tokio::{process::Command, time::timeout};
@@ -84,7 +84,7 @@ impl Incident {
             database,
             site,
             service,
-            crashed_at: jiff::Timestamp::now().to_string(),
+            crashed_at: SystemClock.now().to_string(),
             _dir: tempfile::TempDir::new().expect("a directory"),
         }
     }
@@ -118,7 +118,7 @@ impl Incident {
                 .await;
             }
             Given::Crash => {
-                let late = self.name_of(LATE_KEY);
+                let late = Self::name_of(LATE_KEY);
                 self.sql(&format!(
                     "INSERT INTO idempotency_keys (scoped_key, fingerprint, token, attempt, created_at, expires_at, lease_until, speculative) \
                      VALUES ('{CUT_OFF}', '\\x00', gen_random_uuid(), 1, timestamptz '{at}' - interval '3 seconds', \
@@ -140,7 +140,7 @@ impl Incident {
                 let waiting =
                     self.count("SELECT count(*) FROM idempotency_keys WHERE expires_at < now()");
                 assert_eq!(waiting.await, 0, "the backlog is drained");
-                let archived = "SELECT count(*) FROM idempotency_key_archive WHERE expired_at > now() - interval '2 hours'";
+                let archived = "SELECT count(*) FROM idempotency_key_archive WHERE expired_at < now() - interval '50 minutes'";
                 assert_eq!(self.count(archived).await, BACKLOG, "into the archive");
             }
             Given::MissingPartition => {
@@ -158,7 +158,7 @@ impl Incident {
                 let code = repeat.code();
                 assert_eq!(code.as_deref(), Some("idempotency_response_not_kept"));
                 let bodies = "SELECT count(*) FROM idempotency_keys WHERE body IS NOT NULL AND scoped_key = ";
-                let name = self.name_of(LIVE_KEY);
+                let name = Self::name_of(LIVE_KEY);
                 assert_eq!(self.count(&format!("{bodies}'{name}'")).await, 0);
             }
         }
@@ -233,7 +233,7 @@ impl Incident {
         self.ask(key).send().await.status
     }
 
-    fn name_of(&self, key: &str) -> ScopedKey {
+    fn name_of(key: &str) -> ScopedKey {
         let key = IdempotencyKey::new(key).expect("a key");
         let caller = Principal::bearer(TOKEN);
         let endpoint = (&Method::POST, "/v1/charges");
