@@ -7,6 +7,7 @@ use std::{
     time::Duration,
 };
 
+use base64::{Engine as _, engine::general_purpose::STANDARD};
 use fantoccini::{
     Client, ClientBuilder, Locator,
     actions::{InputSource as _, KeyAction, KeyActions},
@@ -182,10 +183,7 @@ impl Browser {
             )
             .await;
         let data = shot["data"].as_str().expect("a picture");
-        use base64::Engine as _;
-        let picture = base64::engine::general_purpose::STANDARD
-            .decode(data)
-            .expect("a picture");
+        let picture = STANDARD.decode(data).expect("a picture");
         let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("console");
         std::fs::create_dir_all(&folder).expect("a folder");
         std::fs::write(folder.join(format!("{name}.png")), picture).expect("a file");

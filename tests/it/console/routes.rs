@@ -1,6 +1,13 @@
 //! Where the pages are, and what surrounds them.
 
-use axum::{Router, middleware::from_fn, response::IntoResponse as _};
+use std::collections::BTreeSet;
+
+use axum::{
+    Router,
+    extract::Request,
+    middleware::{Next, from_fn},
+    response::IntoResponse as _,
+};
 use http::{Method, StatusCode, header::AUTHORIZATION};
 
 use super::{
@@ -64,7 +71,7 @@ async fn every_page_has_a_title_of_its_own() {
         "/keys/x",
         &page_of("completed"),
     ];
-    let mut titles = std::collections::BTreeSet::new();
+    let mut titles = BTreeSet::new();
     for page in pages {
         let seen = site.get(page).await;
         let title = seen
@@ -146,15 +153,13 @@ async fn what_only_reads_is_all_there_is() {
 #[tokio::test]
 async fn a_layer_around_it_guards_every_page() {
     let stage = Stage::set(Backend::memory()).await;
-    let guard = from_fn(
-        async |request: axum::extract::Request, next: axum::middleware::Next| match request
-            .headers()
-            .contains_key(AUTHORIZATION)
-        {
-            true => next.run(request).await,
-            false => StatusCode::UNAUTHORIZED.into_response(),
-        },
-    );
+    let guard = from_fn(async |request: Request, next: Next| {
+        if request.headers().contains_key(AUTHORIZATION) {
+            next.run(request).await
+        } else {
+            StatusCode::UNAUTHORIZED.into_response()
+        }
+    });
     let router = Router::new().nest("/ops", stage.console().router().layer(guard));
     let site = Site::serve(router, "/ops").await;
     for page in PAGES.into_iter().chain(["/nowhere", &page_of("completed")]) {

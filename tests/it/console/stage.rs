@@ -3,14 +3,14 @@
 use std::time::Duration;
 
 use axum_idempotency::{
-    Completion, KeptResponse, Principal, ResourceId, ScopedKey,
+    Clock as _, Completion, IdempotencyKey, KeptResponse, Principal, ResourceId, Scope, ScopedKey,
     archive::Archive as _,
     claim::{ClaimRequest, Lease},
     console::Console,
     inspect::Inspector,
     store::{Fenced, Renewal, Renewed, Store as _, TtlNotice},
 };
-use http::{HeaderName, HeaderValue};
+use http::{HeaderName, HeaderValue, Method};
 use jiff::Timestamp;
 use uuid::Uuid;
 
@@ -177,7 +177,6 @@ impl Stage {
     }
 
     fn backend_now(&self) -> Timestamp {
-        use axum_idempotency::Clock as _;
         self.backend.clock.now()
     }
 }
@@ -194,12 +193,11 @@ pub(super) fn derive_form(account: &str, client_key: &str) -> String {
 
 /// The scoped key that [`derive_form`] asks for.
 pub(super) fn derived(account: &str, client_key: &str) -> ScopedKey {
-    use axum_idempotency::{IdempotencyKey, Scope};
     ScopedKey::derive(
         None,
         Scope::Principal,
         &Principal::new(account),
-        (&http::Method::POST, ""),
+        (&Method::POST, ""),
         &IdempotencyKey::new(client_key).expect("a key"),
     )
 }
