@@ -207,15 +207,24 @@ impl Browser {
     }
 }
 
-/// Runs the driver, and ends the browser with it: by itself a driver that is ended
-/// leaves its browser behind. Whose browser it is tells its profile.
+/// Runs the driver, and beside it, as nobody's child, who ends the browser when
+/// the driver has gone, however that was: a driver that is killed leaves its
+/// browser behind. Whose browser it is tells its profile.
 const TOGETHER: &str = r#"
 browsers() {
     grep -lsz -- "--user-data-dir=$PWD/profile" /proc/[0-9]*/cmdline | cut -d/ -f3
 }
-trap 'kill -KILL $driver $(browsers)' QUIT
-"$0" --port="$1" & driver=$!
-wait
+watch() {
+    while grep -qs "^State:[[:space:]]*[^Z[:space:]]" /proc/$$/status; do
+        sleep 0.2
+    done
+    for browser in $(browsers); do
+        kill -KILL "$browser"
+    done
+    rm -rf "$PWD"
+}
+( watch & )
+exec "$0" --port="$1"
 "#;
 
 /// A command of Chromium's own.
