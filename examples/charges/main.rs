@@ -21,6 +21,8 @@ use serde_json::json;
 mod caller;
 #[cfg(feature = "metrics")]
 mod metrics;
+#[cfg(feature = "console")]
+mod ops;
 #[path = "../support/mod.rs"]
 mod support;
 mod work;
@@ -68,6 +70,8 @@ async fn serve() -> Result<ExitCode, BoxError> {
         .route("/v1/refunds", post(create_refund).layer(refunds))
         .route("/v1/payouts", post(create_payout).layer(payouts))
         .with_state(backend.database.clone());
+    #[cfg(feature = "console")]
+    let router = ops::mount(router, &backend);
     #[cfg(feature = "metrics")]
     let router = metrics::install(router)?;
     support::serve(&settings, &charges, router).await

@@ -17,7 +17,7 @@ use super::{
     ask::Desk,
     form::{Fields, Wrong},
     page::{Links, Page, Place},
-    sheet, text,
+    text,
 };
 use crate::inspect::{InFlightThen, OpenOutcome, OpenQuery, OpenRecord};
 
@@ -67,7 +67,7 @@ pub(super) async fn sheet(
         }
     };
     let name = file_name(&asked, &then);
-    match (sheet::of(&then.records), HeaderValue::try_from(name)) {
+    match (then.to_csv(), HeaderValue::try_from(name)) {
         (Ok(csv), Ok(name)) => {
             let kind = HeaderValue::from_static("text/csv; charset=utf-8; header=present");
             ([(CONTENT_TYPE, kind), (CONTENT_DISPOSITION, name)], csv).into_response()

@@ -73,7 +73,6 @@ mod minutes;
 mod overview;
 mod page;
 mod parts;
-mod sheet;
 mod text;
 mod timeline;
 

@@ -22,6 +22,8 @@ mod census;
 mod gather;
 mod inspector;
 mod open;
+#[cfg(any(feature = "cli", feature = "console"))]
+mod sheet;
 
 #[cfg(any(feature = "sqlite", feature = "postgres"))]
 pub(crate) use self::gather::judged;

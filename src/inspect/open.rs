@@ -124,6 +124,24 @@ impl OpenRecord {
     pub fn is_archived(&self) -> bool {
         self.attempt.is_none()
     }
+
+    /// Where it is, in one word: `live` or `archive`.
+    pub fn source(&self) -> &'static str {
+        if self.is_archived() {
+            "archive"
+        } else {
+            "live"
+        }
+    }
+
+    /// Whether it was in flight, in one word: `surely`, or `maybe` where its
+    /// outcome was recorded at an unknown time.
+    pub fn certainty(&self) -> &'static str {
+        match self.outcome {
+            OpenOutcome::Unknown | OpenOutcome::RecordedAt(_) => "surely",
+            OpenOutcome::RecordedSometime => "maybe",
+        }
+    }
 }
 
 /// What is known of the end of a record that was open.

@@ -64,7 +64,7 @@ impl InFlight {
         let then = inspector.in_flight(&query).await?;
         connection.close().await;
         if self.csv {
-            print(&csv_of(&then)?)?;
+            print(&then.to_csv()?)?;
             if then.is_truncated {
                 eprintln!("warning: {}", self.more());
             }
@@ -97,7 +97,7 @@ impl InFlight {
         lines.extend(then.records.iter().map(|record| {
             vec![
                 record.key.to_string(),
-                certainty(record).to_owned(),
+                record.certainty().to_owned(),
                 moment(record.created_at),
                 match record.outcome {
                     OpenOutcome::Unknown => "unknown".to_owned(),
@@ -106,7 +106,7 @@ impl InFlight {
                 },
                 or_dash(record.status.map(|status| status.to_string())),
                 or_dash(resource(record).map(str::to_owned)),
-                place(record).to_owned(),
+                record.source().to_owned(),
             ]
         }));
         if then.is_truncated {
@@ -126,8 +126,8 @@ impl InFlight {
 fn record_json(record: &OpenRecord) -> Value {
     json!({
         "scoped_key": record.key.to_string(),
-        "in_flight": certainty(record),
-        "source": place(record),
+        "in_flight": record.certainty(),
+        "source": record.source(),
         "attempt": record.attempt,
         "created_at": record.created_at.to_string(),
         "expires_at": record.expires_at.to_string(),
@@ -136,47 +136,6 @@ fn record_json(record: &OpenRecord) -> Value {
         "status": record.status,
         "resource_id": resource(record),
     })
-}
-
-fn csv_of(then: &InFlightThen) -> Result<String, Fault> {
-    let mut csv = csv::Writer::from_writer(Vec::new());
-    csv.write_record([
-        "scoped_key",
-        "in_flight",
-        "source",
-        "attempt",
-        "created_at",
-        "expires_at",
-        "outcome",
-        "completed_at",
-        "status",
-        "resource_id",
-    ])?;
-    for record in &then.records {
-        let text = |text: Option<String>| text.unwrap_or_default();
-        csv.write_record([
-            record.key.to_string(),
-            certainty(record).to_owned(),
-            place(record).to_owned(),
-            text(record.attempt.map(|attempt| attempt.to_string())),
-            record.created_at.to_string(),
-            record.expires_at.to_string(),
-            outcome(record).to_owned(),
-            text(completed_at(record).map(|time| time.to_string())),
-            text(record.status.map(|status| status.to_string())),
-            text(resource(record).map(str::to_owned)),
-        ])?;
-    }
-    let written = csv.into_inner();
-    let written = written.map_err(|error| Fault::from(error.into_error()))?;
-    Ok(String::from_utf8(written)?)
-}
-
-fn certainty(record: &OpenRecord) -> &'static str {
-    match record.outcome {
-        OpenOutcome::Unknown | OpenOutcome::RecordedAt(_) => "surely",
-        OpenOutcome::RecordedSometime => "maybe",
-    }
 }
 
 fn outcome(record: &OpenRecord) -> &'static str {
@@ -190,14 +149,6 @@ fn completed_at(record: &OpenRecord) -> Option<Timestamp> {
     match record.outcome {
         OpenOutcome::RecordedAt(then) => Some(then),
         OpenOutcome::Unknown | OpenOutcome::RecordedSometime => None,
-    }
-}
-
-fn place(record: &OpenRecord) -> &'static str {
-    if record.is_archived() {
-        "archived"
-    } else {
-        "live"
     }
 }
 

@@ -160,14 +160,15 @@ async fn the_file_has_every_row_and_no_formula() {
         names.iter().collect::<Vec<_>>(),
         [
             "scoped_key",
-            "claimed_at",
+            "in_flight",
+            "source",
+            "attempt",
+            "created_at",
             "expires_at",
             "outcome",
-            "outcome_recorded_at",
+            "completed_at",
             "status",
-            "resource_id",
-            "attempts",
-            "record"
+            "resource_id"
         ]
     );
     let rows: Vec<_> = rows.records().map(|row| row.expect("a row")).collect();
@@ -181,16 +182,17 @@ async fn the_file_has_every_row_and_no_formula() {
     assert_eq!(
         of("completed")[1..],
         [
+            "surely",
+            "live",
+            "1",
             "2026-12-01T02:02:00Z",
             "2026-12-02T02:02:00Z",
-            "recorded",
+            "completed",
             "2026-12-01T02:02:01.25Z",
             "201",
-            "ch_completed",
-            "1",
-            "live"
+            "ch_completed"
         ]
     );
-    assert_eq!(of("lapsed")[3..], ["unknown", "", "", "", "1", "live"]);
-    assert_eq!(of("made by a formula")[6], format!("'{FORMULA}"));
+    assert_eq!(of("lapsed")[6..], ["unknown", "", "", ""]);
+    assert_eq!(of("made by a formula")[9], format!("'{FORMULA}"));
 }
