@@ -199,7 +199,8 @@ compile_error!(
     feature = "sqlite",
     feature = "postgres",
     feature = "redis",
-    feature = "client"
+    feature = "client",
+    feature = "console"
 ))]
 #[doc = include_str!("../README.md")]
 pub struct Readme;

@@ -26,7 +26,8 @@ pub(super) fn bytes(bytes: u64) -> String {
             if unit == 1 {
                 return format!("{} B", number(bytes));
             }
-            let tenths = u128::from(bytes) * 10 / u128::from(unit);
+            let unit = u128::from(unit);
+            let tenths = (u128::from(bytes) * 10 + unit / 2) / unit;
             return format!("{}.{} {name}", tenths / 10, tenths % 10);
         }
         unit *= 1024;
@@ -112,7 +113,7 @@ mod tests {
         assert_eq!(bytes(1_023), "1,023 B");
         assert_eq!(bytes(1_024), "1.0 KiB");
         assert_eq!(bytes(13_314_398_617), "12.4 GiB");
-        assert_eq!(bytes(u64::MAX), "16777215.9 TiB");
+        assert_eq!(bytes(u64::MAX), "16777216.0 TiB");
     }
 
     #[test]
