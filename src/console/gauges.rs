@@ -320,7 +320,7 @@ fn unanswered(gauge: &Gauge, why: Unanswered) -> Gauge {
 const MOST_BACKLOG: u64 = 100_000;
 const FEWEST_DAYS: SignedDuration = SignedDuration::from_hours(30 * 24);
 /// Twice what a row was measured to take up with its primary key, as the alert has
-/// it: the seed's model of 110 bytes is of the row alone.
+/// it.
 const MOST_BYTES_A_ROW: u64 = 420;
 /// Below that, empty pages and not rows make the size.
 const FEWEST_ROWS: u64 = 10_000;

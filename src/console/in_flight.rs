@@ -152,7 +152,7 @@ fn table(records: &[OpenRecord], links: &Links) -> Markup {
                     td { @match record.status { Some(status) => (status), None => "–" } }
                     td { @match &record.resource_id { Some(id) => code { (id.as_str()) }, None => "–" } }
                     td.number { @match record.attempt { Some(attempt) => (attempt), None => "–" } }
-                    td { (place(record)) }
+                    td { (record.source()) }
                 } } }
             }
         }
@@ -166,14 +166,6 @@ pub(super) fn outcome(record: &OpenRecord) -> String {
             format!("recorded {} {}", text::date(then), text::clock(then))
         }
         OpenOutcome::RecordedSometime => "recorded, not known when".to_owned(),
-    }
-}
-
-pub(super) fn place(record: &OpenRecord) -> &'static str {
-    if record.is_archived() {
-        "archived"
-    } else {
-        "live"
     }
 }
 

@@ -125,10 +125,10 @@ impl OpenRecord {
         self.attempt.is_none()
     }
 
-    /// Where it is, in one word: `live` or `archive`.
+    /// Where it is, in one word: `live` or `archived`.
     pub fn source(&self) -> &'static str {
         if self.is_archived() {
-            "archive"
+            "archived"
         } else {
             "live"
         }

@@ -18,8 +18,8 @@ use crate::{
     store::{
         StoreError,
         postgres::{
-            Database, Failure, LONGEST_QUESTION, Operation, Time, archive_of, measure, newest,
-            per_minute, read_whole_tables, tombstone, tombstone_of,
+            Database, Failure, LONGEST_QUESTION, Minutes, Operation, Rows, Time, archive_of,
+            measure, newest, read_whole_tables, tombstone, tombstone_of,
         },
     },
 };
@@ -71,7 +71,7 @@ impl InspectArchive for PostgresArchive {
         from: Timestamp,
         until: Timestamp,
     ) -> Result<Vec<PerMinute>, StoreError> {
-        self.db.run(&Minutes { from, until }).await
+        self.db.run(&Minutes::of(Rows::Archived, from, until)).await
     }
 }
 
@@ -168,28 +168,5 @@ impl Operation for OpenAt {
             .await?;
         let rows = rows.iter().map(tombstone_of);
         Ok(judged(rows, |row| asked.judge_archived(row)))
-    }
-}
-
-struct Minutes {
-    from: Timestamp,
-    until: Timestamp,
-}
-
-impl Operation for Minutes {
-    const WHAT: &'static str = "counting archived claims by the minute";
-    const REPEATABLE: bool = true;
-    const PATIENCE: Option<Duration> = Some(LONGEST_QUESTION);
-
-    type Answer = Vec<PerMinute>;
-
-    async fn run(&self, db: &Database, conn: &mut PgConnection) -> Result<Vec<PerMinute>, Failure> {
-        read_whole_tables(db, conn).await?;
-        let rows = Database::query_once(&db.sql.inspect_archive_minutes)
-            .bind(Time(up_to_micros(self.from)))
-            .bind(Time(up_to_micros(self.until)))
-            .fetch_all(conn)
-            .await?;
-        per_minute(&rows)
     }
 }

@@ -15,7 +15,7 @@ use crate::{
     scope::ScopedKey,
     store::{
         StoreError,
-        sqlite::{Failure, Operation, bytes_of, per_minute, tombstone_of},
+        sqlite::{Failure, Minutes, Operation, Rows, bytes_of, tombstone_of},
     },
 };
 
@@ -52,7 +52,9 @@ impl InspectArchive for SqliteArchive {
         from: Timestamp,
         until: Timestamp,
     ) -> Result<Vec<PerMinute>, StoreError> {
-        self.db.inspect(Minutes { from, until }).await
+        self.db
+            .inspect(Minutes::of(Rows::Archived, from, until))
+            .await
     }
 }
 
@@ -203,30 +205,5 @@ impl Operation for OpenAt {
             .await?;
         let rows = rows.iter().map(tombstone_of);
         Ok(judged(rows, |row| asked.judge_archived(row)))
-    }
-}
-
-#[derive(Debug)]
-struct Minutes {
-    from: Timestamp,
-    until: Timestamp,
-}
-
-impl Operation for Minutes {
-    const WHAT: &'static str = "counting archived claims by the minute";
-    type Answer = Vec<PerMinute>;
-
-    async fn run(
-        &self,
-        conn: &mut SqliteConnection,
-        _now: Timestamp,
-    ) -> Result<Vec<PerMinute>, Failure> {
-        let sql = include_str!("../../store/sqlite/sql/inspect_archive_minutes.sql");
-        let rows = query(sql)
-            .bind(up_to_micros(self.from).as_microsecond())
-            .bind(up_to_micros(self.until).as_microsecond())
-            .fetch_all(conn)
-            .await?;
-        per_minute(&rows)
     }
 }

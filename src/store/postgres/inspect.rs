@@ -46,7 +46,7 @@ impl InspectStore for PostgresStore {
         from: Timestamp,
         until: Timestamp,
     ) -> Result<Vec<PerMinute>, StoreError> {
-        self.db.run(&Minutes { from, until }).await
+        self.db.run(&Minutes::of(Rows::Live, from, until)).await
     }
 
     /// What is erased no statement reads any more. Copies of it are left where
@@ -178,9 +178,25 @@ impl Operation for OpenAt {
     }
 }
 
-struct Minutes {
+/// Counts claims by the minute.
+pub(crate) struct Minutes {
+    rows: Rows,
     from: Timestamp,
     until: Timestamp,
+}
+
+/// Of which table.
+#[derive(Clone, Copy)]
+pub(crate) enum Rows {
+    Live,
+    Archived,
+}
+
+impl Minutes {
+    pub(crate) fn of(rows: Rows, from: Timestamp, until: Timestamp) -> Self {
+        let (from, until) = (up_to_micros(from), up_to_micros(until));
+        Self { rows, from, until }
+    }
 }
 
 impl Operation for Minutes {
@@ -192,9 +208,13 @@ impl Operation for Minutes {
 
     async fn run(&self, db: &Database, conn: &mut PgConnection) -> Result<Vec<PerMinute>, Failure> {
         read_whole_tables(db, conn).await?;
-        let rows = Database::query_once(&db.sql.inspect_minutes)
-            .bind(Time(up_to_micros(self.from)))
-            .bind(Time(up_to_micros(self.until)))
+        let sql = match self.rows {
+            Rows::Live => &db.sql.inspect_minutes,
+            Rows::Archived => &db.sql.inspect_archive_minutes,
+        };
+        let rows = Database::query_once(sql)
+            .bind(Time(self.from))
+            .bind(Time(self.until))
             .fetch_all(conn)
             .await?;
         per_minute(&rows)
@@ -202,7 +222,7 @@ impl Operation for Minutes {
 }
 
 /// Minutes since 1970, with what was counted in each.
-pub(crate) fn per_minute(rows: &[PgRow]) -> Result<Vec<PerMinute>, Failure> {
+fn per_minute(rows: &[PgRow]) -> Result<Vec<PerMinute>, Failure> {
     let minutes = rows.iter().map(|found| {
         let minute: i64 = row::column(found, "minute")?;
         let begin = Timestamp::from_second(minute.saturating_mul(60));

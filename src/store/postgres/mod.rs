@@ -95,7 +95,7 @@ pub use self::{
 pub(crate) use self::{
     database::{Database, Operation},
     error::Failure,
-    inspect::{LONGEST_QUESTION, per_minute, read_whole_tables},
+    inspect::{LONGEST_QUESTION, Minutes, Rows, read_whole_tables},
     partition::archive_of,
     partitions::{
         IntoArchive, list, measure, newest, prepare, prepare_ahead, retire, run_with_room,

@@ -45,7 +45,7 @@ impl InspectStore for SqliteStore {
         from: Timestamp,
         until: Timestamp,
     ) -> Result<Vec<PerMinute>, StoreError> {
-        self.db.inspect(Minutes { from, until }).await
+        self.db.inspect(Minutes::of(Rows::Live, from, until)).await
     }
 
     /// What is erased is overwritten in the database. Copies of it are left
@@ -179,10 +179,26 @@ impl Operation for OpenAt {
     }
 }
 
+/// Counts claims by the minute.
 #[derive(Debug)]
-struct Minutes {
+pub(crate) struct Minutes {
+    rows: Rows,
     from: Timestamp,
     until: Timestamp,
+}
+
+/// Of which table.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Rows {
+    Live,
+    Archived,
+}
+
+impl Minutes {
+    pub(crate) fn of(rows: Rows, from: Timestamp, until: Timestamp) -> Self {
+        let (from, until) = (up_to_micros(from), up_to_micros(until));
+        Self { rows, from, until }
+    }
 }
 
 impl Operation for Minutes {
@@ -194,16 +210,20 @@ impl Operation for Minutes {
         conn: &mut SqliteConnection,
         _now: Timestamp,
     ) -> Result<Vec<PerMinute>, Failure> {
-        let rows = query(include_str!("sql/inspect_minutes.sql"))
-            .bind(up_to_micros(self.from).as_microsecond())
-            .bind(up_to_micros(self.until).as_microsecond())
+        let sql = match self.rows {
+            Rows::Live => include_str!("sql/inspect_minutes.sql"),
+            Rows::Archived => include_str!("sql/inspect_archive_minutes.sql"),
+        };
+        let rows = query(sql)
+            .bind(self.from.as_microsecond())
+            .bind(self.until.as_microsecond())
             .fetch_all(conn)
             .await?;
         per_minute(&rows)
     }
 }
 
-pub(crate) fn per_minute(rows: &[SqliteRow]) -> Result<Vec<PerMinute>, Failure> {
+fn per_minute(rows: &[SqliteRow]) -> Result<Vec<PerMinute>, Failure> {
     let minutes = rows.iter().map(|found| {
         Ok(PerMinute {
             minute: row::time(found, "minute")?,

@@ -84,7 +84,7 @@ pub use self::schema::migrator;
 pub(crate) use self::{
     database::{Database, Settings},
     error::Failure,
-    inspect::{bytes_of, per_minute},
+    inspect::{Minutes, Rows, bytes_of},
     row::{tombstone, tombstone_of},
     upkeep::micros,
     writer::Operation,

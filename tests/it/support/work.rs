@@ -203,13 +203,13 @@ impl fmt::Debug for Work {
 }
 
 fn spans() -> String {
+    let current = Span::current().id();
     tracing::dispatcher::get_default(|subscriber| {
         let registry = subscriber.downcast_ref::<Registry>();
-        let current = Span::current().id();
-        let (Some(registry), Some(current)) = (registry, current) else {
+        let (Some(registry), Some(current)) = (registry, &current) else {
             return "none".to_owned();
         };
-        let current = registry.span(&current).expect("the current span is open");
+        let current = registry.span(current).expect("the current span is open");
         let names = current.scope().from_root().map(|span| span.name());
         names.collect::<Vec<_>>().join(":")
     })
