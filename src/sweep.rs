@@ -115,6 +115,13 @@ impl Sweeper {
     /// The first that the store or the archive reports; what was moved stays
     /// moved.
     pub async fn sweep_once(&self) -> Result<Swept, StoreError> {
+        // Whoever asks for a sweep, its errors count as what it moves does.
+        self.prepare_and_sweep()
+            .await
+            .inspect_err(|_| metrics::sweep_error())
+    }
+
+    async fn prepare_and_sweep(&self) -> Result<Swept, StoreError> {
         self.prepare_when_due().await;
         let archived = self
             .until_none_left(
@@ -189,19 +196,27 @@ impl Sweeper {
         let stop = CancellationToken::new();
         let stopped = stop.clone();
         #[cfg(feature = "metrics")]
-        {
-            let gauges = Gauges::new(Arc::clone(&self.store), self.archive.clone());
-            let stopped = stop.clone();
-            let preparation = self.preparation.clone();
-            tokio::spawn(async move {
-                let measured = gauges.measure_for_ever(|| *preparation.done());
-                stopped.run_until_cancelled(measured).await;
-            });
-        }
-        let task = tokio::spawn(async move {
+        let gauges = self.measure_until(stop.clone());
+        let sweeps = tokio::spawn(async move {
             stopped.run_until_cancelled(self.sweep_for_ever()).await;
         });
-        RunningSweeper { stop, task }
+        RunningSweeper {
+            stop,
+            sweeps,
+            #[cfg(feature = "metrics")]
+            gauges,
+        }
+    }
+
+    /// In a task of its own: a sweep that is stuck must not stop the gauges.
+    #[cfg(feature = "metrics")]
+    fn measure_until(&self, stopped: CancellationToken) -> JoinHandle<()> {
+        let gauges = Gauges::new(Arc::clone(&self.store), self.archive.clone());
+        let preparation = self.preparation.clone();
+        tokio::spawn(async move {
+            let measured = gauges.measure_for_ever(|| *preparation.done());
+            stopped.run_until_cancelled(measured).await;
+        })
     }
 
     async fn sweep_for_ever(self) {
@@ -215,7 +230,6 @@ impl Sweeper {
                     self.every
                 }
                 Err(error) => {
-                    metrics::sweep_error();
                     tracing::error!(error = %error.causes(), "sweep failed: it is tried again");
                     self.every.min(LONGEST_REST_AFTER_ERROR)
                 }
@@ -257,23 +271,28 @@ pub struct Swept {
 /// A sweeper in the background. Dropped, it goes on until its runtime ends.
 pub struct RunningSweeper {
     stop: CancellationToken,
-    task: JoinHandle<()>,
+    sweeps: JoinHandle<()>,
+    #[cfg(feature = "metrics")]
+    gauges: JoinHandle<()>,
 }
 
 impl RunningSweeper {
     /// Stops between two steps: a batch under way is finished by the store or
-    /// left undone, never half done.
+    /// left undone, never half done. After that neither store nor archive is
+    /// asked anything more: their connections can be closed.
     pub async fn stop(self) {
         self.stop.cancel();
-        // A sweeper that panicked has stopped too.
-        let _ = self.task.await;
+        // A task that panicked has stopped too.
+        let _ = self.sweeps.await;
+        #[cfg(feature = "metrics")]
+        let _ = self.gauges.await;
     }
 }
 
 impl fmt::Debug for RunningSweeper {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RunningSweeper")
-            .field("finished", &self.task.is_finished())
+            .field("finished", &self.sweeps.is_finished())
             .finish_non_exhaustive()
     }
 }

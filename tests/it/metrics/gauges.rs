@@ -27,16 +27,16 @@ on_tokio_time!(
     an_archive_without_partitions_has_no_newest_one,
 );
 
-const BACKLOG: &str = "idempotency_expired_backlog";
-const ARCHIVED: &str = "idempotency_archived_total";
-const ERRORS: &str = "idempotency_sweep_errors_total";
-const ROWS: &str = "idempotency_archive_rows";
+pub(super) const BACKLOG: &str = "idempotency_expired_backlog";
+pub(super) const ARCHIVED: &str = "idempotency_archived_total";
+pub(super) const ERRORS: &str = "idempotency_sweep_errors_total";
+pub(super) const ROWS: &str = "idempotency_archive_rows";
 const BYTES: &str = "idempotency_archive_bytes";
 const DAYS: &str = "idempotency_archive_newest_partition_days";
 
 const DAY: Duration = Duration::from_hours(24);
 
-async fn runs(shop: &Shop, key: &str) {
+pub(super) async fn runs(shop: &Shop, key: &str) {
     let answer = shop.post("/charges").from(PRINCIPAL).key(key).send().await;
     assert_eq!(answer.status, 201);
 }

@@ -8,6 +8,7 @@ mod batches;
 mod catalogue;
 mod gauges;
 mod leases;
+mod measuring;
 mod requests;
 
 use std::{collections::BTreeMap, fmt};
