@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use tokio::time::Instant;
 
 use super::{
@@ -10,7 +10,7 @@ use super::{
     ask::{Answer, Desk, Patience, Unanswered},
 };
 use crate::inspect::{
-    ArchiveCensus, ArchiveGauges, InspectArchive, InspectStore, Inspector, PerMinute, StoreCensus,
+    ArchiveCensus, ArchiveGauges, InspectStore, Inspector, PerMinute, StoreCensus,
 };
 
 /// Answers, each for itself: one that is missing hides none of the others.
@@ -98,7 +98,7 @@ async fn count(console: &Console) -> Counted {
     let now = patience.ask(inspector.now()).await;
     let (live, past) = tokio::join!(
         count_live(inspector.inspected_store(), patience),
-        count_past(inspector, patience, now),
+        count_past(inspector, patience),
     );
     let (backlog, store) = live;
     let (gauges, archive, archived_in_a_day, lookup) = past;
@@ -135,25 +135,17 @@ type Past = (
     Answer<Option<Duration>>,
 );
 
-async fn count_past(inspector: &Inspector, patience: Patience, now: Answer<Timestamp>) -> Past {
+async fn count_past(inspector: &Inspector, patience: Patience) -> Past {
     let lookup = patience.ask(inspector.time_a_lookup()).await;
     let Some(archive) = inspector.inspected_archive() else {
         let none = Unanswered::CannotTell;
         return (Err(none), Err(none), Err(none), lookup);
     };
     let gauges = patience.ask(archive.gauges()).await;
-    let in_a_day = archived_in_a_day(archive, patience, now).await;
+    let in_a_day = patience.ask(inspector.expired_within(A_DAY)).await;
+    let in_a_day = in_a_day.map(Option::unwrap_or_default);
     let census = patience.ask(archive.census()).await;
     (gauges, census, in_a_day, lookup)
-}
-
-async fn archived_in_a_day(
-    archive: &dyn InspectArchive,
-    patience: Patience,
-    now: Answer<Timestamp>,
-) -> Answer<u64> {
-    let from = now?.checked_sub(A_DAY).unwrap_or(Timestamp::MIN);
-    patience.ask(archive.expired_since(from)).await
 }
 
 /// Of the minutes that are over: that of now is not to be compared yet.
@@ -171,7 +163,7 @@ async fn count_minutes(
     patience.ask(inspector.keys_per_minute(from, until)).await
 }
 
-const A_DAY: SignedDuration = SignedDuration::from_hours(24);
+const A_DAY: Duration = Duration::from_hours(24);
 /// How long a count is shown.
 const WHOLE_FOR: Duration = Duration::from_mins(1);
 /// The same for one that somebody did not answer: it is worth another try soon.

@@ -16,11 +16,11 @@ use super::{
 };
 use crate::{
     archive::Archive,
-    clock::after,
+    clock::{after, before},
     key::IdempotencyKey,
     record::Tombstone,
     scope::{Principal, Scope, ScopedKey},
-    store::{Store, StoreError},
+    store::{Keeps, Store, StoreError},
 };
 
 /// Asks a live store and its archive, for the people who carry the pager.
@@ -168,24 +168,57 @@ impl Inspector {
                 by_name.insert((record.created_at, record.key, record.expires_at), record);
             }
         }
+        let limit = usize::try_from(query.limit).unwrap_or(usize::MAX);
+        let mut is_truncated = false;
         if let Some(archive) = self.inspected_archive() {
-            for record in archive.open_at(&asked).await? {
-                // What the live record tells is more exact.
-                by_name
-                    .entry((record.created_at, record.key, record.expires_at))
-                    .or_insert(record);
+            let now = self.store.now().await?;
+            let archived = archive.open_at(&asked).await?;
+            is_truncated = archived.len() > limit;
+            for record in archived {
+                let is_told = record.expires_at > now && self.tells_more_of(&record).await?;
+                if !is_told {
+                    by_name.insert((record.created_at, record.key, record.expires_at), record);
+                }
             }
         }
-        let limit = usize::try_from(query.limit).unwrap_or(usize::MAX);
-        let is_truncated = by_name.len() > limit;
+        is_truncated |= by_name.len() > limit;
         Ok(InFlightThen {
             records: by_name.into_values().take(limit).collect(),
             is_truncated,
         })
     }
 
+    /// Whether the live record of an archived row is there, which tells more: beside
+    /// Redis an outcome is archived as it is recorded, while its window is open.
+    async fn tells_more_of(&self, archived: &OpenRecord) -> Result<bool, StoreError> {
+        let Some(store) = self.inspected_store() else {
+            return Ok(false);
+        };
+        let live = store.record(archived.key).await?;
+        Ok(live.is_some_and(|live| live.expires_at == archived.expires_at))
+    }
+
+    /// How many archived rows expired within the last `span`. `None` without an
+    /// archive, or for one that cannot tell.
+    ///
+    /// # Errors
+    ///
+    /// The first of the store's and the archive's.
+    pub async fn expired_within(&self, span: Duration) -> Result<Option<u64>, StoreError> {
+        let Some(archive) = self.inspected_archive() else {
+            return Ok(None);
+        };
+        let now = self.store.now().await?;
+        let since = archive.expired_since(before(now, span)).await?;
+        // Beside Redis there are rows whose window is still open.
+        let still_to_come = archive.expired_since(now).await?;
+        Ok(Some(since.saturating_sub(still_to_come)))
+    }
+
     /// How many keys were first claimed in each minute from `from` until before
-    /// `until`, the oldest minute first, minutes of none among them.
+    /// `until`, the oldest minute first, minutes of none among them. Over a store
+    /// like Redis, whose outcomes are archived as they are recorded, those without
+    /// an outcome are not counted.
     ///
     /// # Errors
     ///
@@ -202,7 +235,10 @@ impl Inspector {
             minute = after(minute, Duration::from_mins(1));
         }
         let mut counted = Vec::new();
-        if let Some(store) = self.inspected_store() {
+        // Where outcomes are archived as they are recorded, the archive has them all.
+        let is_archived_first =
+            self.store.keeps() != Keeps::UntilSwept && self.inspected_archive().is_some();
+        if let Some(store) = self.inspected_store().filter(|_| !is_archived_first) {
             counted.extend(store.claimed_per_minute(from, until).await?);
         }
         if let Some(archive) = self.inspected_archive() {

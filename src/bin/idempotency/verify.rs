@@ -15,7 +15,7 @@ use super::{
     fault::Fault,
     output::{count, line, moment, table},
     probe, progress,
-    time::{DAY, before},
+    time::DAY,
 };
 
 /// Checks what the runbook expects.
@@ -151,9 +151,8 @@ impl Verify {
             }
             None => found.push("this store cannot tell its backlog".to_owned()),
         }
-        if let Some(archive) = inspector.inspected_archive() {
-            let since = before(inspector.now().await?, DAY);
-            let archived = count(archive.expired_since(since).await?);
+        if let Some(archived) = inspector.expired_within(DAY).await? {
+            let archived = count(archived);
             found.push(format!(
                 "{archived} archived rows expired within the last day"
             ));

@@ -1,8 +1,10 @@
 //! The look-up of a key, in every state it can have.
 
+use std::time::Duration;
+
 use axum_idempotency::{
     IdempotencyKey, Principal, Scope, ScopeSecret, ScopedKey, archive::Archive as _,
-    console::Callers, store::Store as _,
+    console::Callers, inspect::OpenQuery, store::Store as _,
 };
 use http::Method;
 
@@ -80,7 +82,35 @@ async fn what_is_archived_ahead_is_still_told_as_a_live_record(backend: Backend)
     );
 }
 
+/// As above: the archived row does not tell when, and the live record does.
+async fn what_is_archived_ahead_was_in_flight_only_until_it_was_recorded(backend: Backend) {
+    let stage = Stage::empty(backend);
+    stage.completes("ahead", 201, "ch_ahead").await;
+    let record = stage.store.get(key("ahead")).await.expect("it answers");
+    let row = record.expect("it is there").tombstone();
+    let (claimed, expires) = (row.created_at, row.expired_at);
+    let prepared = stage.archive.prepare(expires, expires).await;
+    prepared.expect("there is room");
+    stage.archive.insert(&[row]).await.expect("it answers");
+
+    let inspector = stage.inspector();
+    let then = |at| OpenQuery {
+        at,
+        within: OpenQuery::DEFAULT_WITHIN,
+        limit: 10,
+    };
+    let early = inspector.in_flight(&then(claimed)).await.expect("told");
+    assert_eq!(early.records.len(), 1, "it ran then: {early:?}");
+    assert_eq!(early.records[0].certainty(), "surely", "{early:?}");
+    let late = claimed + Duration::from_mins(5);
+    let late = inspector.in_flight(&then(late)).await.expect("told");
+    assert!(late.records.is_empty(), "it was over by then: {late:?}");
+    let expired = inspector.expired_within(Duration::from_hours(24)).await;
+    assert_eq!(expired.expect("told"), Some(0), "its window is open");
+}
+
 on_every_backend!(
+    what_is_archived_ahead_was_in_flight_only_until_it_was_recorded,
     the_page_of_a_key_tells_its_state_in_words,
     what_is_archived_ahead_is_still_told_as_a_live_record,
 );
