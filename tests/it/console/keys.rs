@@ -105,8 +105,8 @@ async fn what_is_archived_ahead_was_in_flight_only_until_it_was_recorded(backend
     let late = claimed + Duration::from_mins(5);
     let late = inspector.in_flight(&then(late)).await.expect("told");
     assert!(late.records.is_empty(), "it was over by then: {late:?}");
-    let expired = inspector.expired_within(Duration::from_hours(24)).await;
-    assert_eq!(expired.expect("told"), Some(0), "its window is open");
+    let a_day = inspector.expired_within(Duration::from_hours(24)).await;
+    assert_eq!(a_day.expect("told"), Some(0), "its window is open");
 }
 
 on_every_backend!(
