@@ -178,7 +178,7 @@
 //! | `conformance` | [`conformance`]: the suite that a store of your own can be tested with |
 //! | `metrics` | [`metrics`]: counters, gauges and histograms through the facade of that name |
 //! | `console` | [`console`]: a read-only page for operators, to mount behind your own authentication |
-//! | `cli` | the command `idempotency`: `cargo install axum-idempotency --features full` |
+//! | `cli` | the command `idempotency` |
 //! | `utoipa` | a policy as types of utoipa, for an `OpenAPI` document: [`Policy::document`] |
 //! | `full` | all of them |
 //!

@@ -1,7 +1,9 @@
 //! What the example services share: settings from the environment, the store
 //! and the archive they name, and serving until SIGTERM.
 
-use std::{env, error::Error, fmt::Display, process::ExitCode, time::Duration};
+use std::{
+    env, error::Error, fmt::Display, io::IsTerminal as _, process::ExitCode, time::Duration,
+};
 
 use axum::Router;
 use axum_idempotency::{
@@ -215,6 +217,7 @@ pub(crate) fn log() {
     tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr)
+        .with_ansi(std::io::stderr().is_terminal())
         .init();
 }
 
