@@ -7,7 +7,7 @@ use axum_idempotency::{
     inspect::{InFlightThen, OpenOutcome, OpenQuery, OpenRecord},
 };
 use clap::Args;
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
 use super::{
@@ -55,7 +55,15 @@ impl InFlight {
     pub(crate) async fn run(&self, context: &Context) -> Result<ExitCode, Fault> {
         let connection = context.open().await?;
         let inspector = can_tell(&connection)?;
-        let at = self.at.by(inspector.now().await?);
+        let now = inspector.now().await?;
+        let at = self.at.by(now);
+        // Who reads another clock may be a little ahead.
+        if at.duration_since(now) > A_MINUTE {
+            let now = moment(now);
+            return Err(Fault::new(format!(
+                "--at is still to come: by the store's clock it is {now}"
+            )));
+        }
         let query = OpenQuery {
             at,
             within: self.within,
@@ -155,3 +163,5 @@ fn completed_at(record: &OpenRecord) -> Option<Timestamp> {
 fn resource(record: &OpenRecord) -> Option<&str> {
     record.resource_id.as_ref().map(ResourceId::as_str)
 }
+
+const A_MINUTE: SignedDuration = SignedDuration::from_mins(1);

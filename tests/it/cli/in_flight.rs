@@ -95,6 +95,14 @@ async fn comma_separated_values_have_a_header_and_a_line_a_record() {
 }
 
 #[tokio::test]
+async fn a_time_that_is_still_to_come_is_refused() {
+    let place = Place::sqlite().migrated().await;
+    let ran = place.run(&["in-flight", "--at", "2099-01-01T00:00Z"]).await;
+    let ran = ran.exits(2);
+    assert!(ran.stderr.contains("is still to come"), "{ran:#?}");
+}
+
+#[tokio::test]
 async fn a_time_that_is_none_is_refused_with_an_example() {
     let place = Place::sqlite().migrated().await;
     let ran = place.run(&["in-flight", "--at", "02:14"]).await.exits(2);
